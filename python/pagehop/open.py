@@ -63,7 +63,7 @@ def build(
         their own, up to 64 MiB each, and `search` and `get` give them back. Such an index takes
         payloads in `add`, too; an index that was built without payloads never does.
     memory: bytes that the build may use. What does not fit is put aside in temporary files beside
-        `path`, as far as about a quarter of it fits.
+        `path`, as far as about a quarter of it fits. Their share of the page cache is part of it.
     threads: up to 4,096; 0 means one per core. The index does not depend on it.
     seed: the same vectors, options and seed give the same file, but for six bytes of identity.
     calibrate: measure at the end which settings reach which recall, as `Index.calibrate` does.

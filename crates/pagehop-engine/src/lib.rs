@@ -31,7 +31,7 @@ pub use filter::{Comparison, FILTER_DEPTH_MAX, Filter};
 pub use index::{
     Batch, CALIBRATION_QUERIES_MIN, CALIBRATION_SAMPLES_MAX, Change, Cursor, FilterPlan, Found, HostRows, Index,
     Payloads, Prepared, Searcher, TRAINED_ENOUGH, TrainingHost, build, build_memory_bytes, build_memory_bytes_min,
-    create,
+    calibration_memory_bytes, create,
 };
 pub use metric::Metric;
 pub use options::{

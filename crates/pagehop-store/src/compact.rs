@@ -95,11 +95,11 @@ fn write(
     options: &CompactOptions,
     progress: OnProgress<'_>,
 ) -> Result<CompactReport, Error> {
-    let (pages_before, calibration) = (index.info()?.pages, index.calibration()?);
+    let (info, calibration) = (index.info()?, index.calibration()?);
     let built = index.rebuild(options.memory_bytes, options.threads, sink, progress)?;
     // A calibration by a user's queries stays.
     if calibration.is_some_and(|known| !known.by_queries) {
-        sink.calibrate(options.threads, options.memory_bytes, progress)?;
+        sink.calibrate((built.rows, info.dim), options.threads, options.memory_bytes, progress)?;
     }
-    Ok(CompactReport { rows: built.rows, pages: built.pages, pages_before })
+    Ok(CompactReport { rows: built.rows, pages: built.pages, pages_before: info.pages })
 }

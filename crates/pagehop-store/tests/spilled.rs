@@ -260,7 +260,7 @@ fn child_builds() {
     let (rows, dim): (u64, usize) = (rows.parse().unwrap(), dim.parse().unwrap());
     let memory_bytes = build_memory_bytes_min(rows as usize, dim, 0, 2).next_multiple_of(1 << 20);
     assert!(memory_bytes < build_memory_bytes(rows as usize, dim, 2), "{rows} rows fit in memory");
-    let options = BuildOptions { memory_bytes, threads: 2, calibrate: false, ..BuildOptions::default() };
+    let options = BuildOptions { memory_bytes, threads: 2, calibrate: true, ..BuildOptions::default() };
     let before = (peak_bytes(), ALLOCATOR.begin());
     let source = &mut Rows(rows, dim);
     pagehop_store::build(&PathBuf::from(path), source, &options, false, &mut |_| ControlFlow::Continue(()))

@@ -53,7 +53,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     payload: Option<PathBuf>,
     /// Memory the build may use, for example 512MiB or 2GiB. What does not fit is put aside in
-    /// temporary files beside INDEX.
+    /// temporary files beside INDEX. Their share of the page cache is part of it.
     #[arg(long, value_name = "BYTES", default_value = "2GiB", value_parser = parse_bytes)]
     memory: u64,
     /// Threads, up to 4,096; 0 means one per core. The index does not depend on it.

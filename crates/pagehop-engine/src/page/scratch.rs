@@ -7,6 +7,12 @@ pub type EachWork<'a> = &'a mut dyn FnMut(&[u8]) -> Result<bool, Error>;
 
 /// Where a build that is larger than its memory puts rows aside.
 pub trait Scratch {
+    /// Limits what the files, kept work and pages of the build may take in caches of the system
+    /// from now on, in bytes. It is part of the memory of the build.
+    fn limit_cache(&self, bytes: u64) {
+        let _ = bytes;
+    }
+
     /// A new, empty file. Nothing is left of it when it is dropped, nor after a crash.
     ///
     /// # Errors

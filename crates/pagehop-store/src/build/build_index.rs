@@ -29,7 +29,8 @@ pub fn build(
     let mut sink = NewIndexFile::create(path, overwrite)?.keep_work();
     let report = pagehop_engine::build(source, options, &mut sink, progress)?;
     if options.calibrate {
-        let calibrated = sink.calibrate(options.threads, options.memory_bytes, progress);
+        let shape = (report.rows, source.dim());
+        let calibrated = sink.calibrate(shape, options.threads, options.memory_bytes, progress);
         calibrated.inspect_err(|error| sink.leave_work(error))?;
     }
     sink.finish()?;

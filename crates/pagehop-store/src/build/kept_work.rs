@@ -19,10 +19,13 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pagehop_engine::{EachWork, Error};
 use pagehop_kernels::crc32c;
 use rustix::fs::FlockOperation;
+
+use crate::build::page_cache::{PageCache, forget};
 
 /// The ending of the name beside an index.
 const BUILD: &str = "-build";
@@ -38,7 +41,7 @@ pub(crate) struct KeptWork {
 
 /// The file that this build keeps its work in.
 struct Taken {
-    file: File,
+    file: Arc<File>,
     /// Where the next record goes.
     end: u64,
 }
@@ -52,7 +55,7 @@ impl KeptWork {
     }
 
     /// See [`Scratch::resume`](pagehop_engine::Scratch::resume).
-    pub(crate) fn resume(&self, key: u64, each: EachWork<'_>) -> Result<(), Error> {
+    pub(crate) fn resume(&self, key: u64, cache: &PageCache, each: EachWork<'_>) -> Result<(), Error> {
         let file = match File::options().read(true).write(true).create(true).truncate(false).open(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::IsADirectory => return Ok(()),
             opened => opened.map_err(|error| self.refused("creation", error))?,
@@ -66,9 +69,9 @@ impl KeptWork {
         let mut found = [0; HEAD_BYTES as usize];
         let is_same = file.read_exact_at(&mut found, 0).is_ok() && found == head;
         let mut taken = self.taken.borrow_mut();
-        let taken = taken.insert(Taken { file, end: HEAD_BYTES });
+        let taken = taken.insert(Taken { file: Arc::new(file), end: HEAD_BYTES });
         if is_same {
-            taken.end += self.read(&taken.file, each)?;
+            taken.end += self.read(&taken.file, cache, each)?;
         }
         let begun = taken.file.set_len(taken.end * u64::from(is_same));
         let begun = begun.and_then(|()| taken.file.write_all_at(&head, 0)).and_then(|()| taken.file.sync_all());
@@ -76,9 +79,9 @@ impl KeptWork {
     }
 
     /// Passes records to `each`; the bytes of those that it took.
-    fn read(&self, file: &File, each: EachWork<'_>) -> Result<u64, Error> {
+    fn read(&self, file: &File, cache: &PageCache, each: EachWork<'_>) -> Result<u64, Error> {
         let length = file.metadata().map_err(|error| self.refused("read", error))?.len();
-        let mut left = BufReader::new(Behind { file, at: HEAD_BYTES });
+        let mut left = BufReader::new(Behind { file, cache, at: HEAD_BYTES });
         let mut good = 0;
         while let Some(record) = next_record(&mut left, length - HEAD_BYTES - good) {
             if !each(&record)? {
@@ -103,17 +106,18 @@ impl KeptWork {
     }
 
     /// See [`Scratch::keep`](pagehop_engine::Scratch::keep).
-    pub(crate) fn keep(&self, work: &[u8]) -> Result<(), Error> {
+    pub(crate) fn keep(&self, work: &[u8], cache: &PageCache) -> Result<(), Error> {
         let mut taken = self.taken.borrow_mut();
         let Some(Taken { file, end }) = taken.as_mut() else { return Ok(()) };
         let length = (work.len() as u64).to_le_bytes();
         let checksum = crc32c(work, crc32c(&length, 0)).to_le_bytes();
         let at = *end + RECORD_HEAD_BYTES as u64;
-        let written = file
-            .write_all_at(&[&length[..], &checksum].concat(), *end)
-            .and_then(|()| file.write_all_at(work, at))
+        let written = cache
+            .append(file, &[&length[..], &checksum].concat(), *end)
+            .and_then(|()| cache.append(file, work, at))
             .and_then(|()| file.sync_data());
         *end = at + work.len() as u64;
+        forget(file, *end);
         written.map_err(|error| self.refused("write", error))
     }
 
@@ -175,12 +179,13 @@ fn next_record(file: &mut impl Read, left: u64) -> Option<Vec<u8>> {
 /// A file from a place on.
 struct Behind<'f> {
     file: &'f File,
+    cache: &'f PageCache,
     at: u64,
 }
 
 impl Read for Behind<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let count = self.file.read_at(bytes, self.at)?;
+        let count = self.cache.read_some(self.file, bytes, self.at)?;
         self.at += count as u64;
         Ok(count)
     }
@@ -197,6 +202,10 @@ mod tests {
         path
     }
 
+    fn cache() -> PageCache {
+        PageCache::new(1 << 20)
+    }
+
     /// What a build of that key finds, of which it takes at most `most`.
     fn found(kept: &KeptWork, key: u64, most: usize) -> Vec<Vec<u8>> {
         let mut found = Vec::new();
@@ -207,7 +216,7 @@ mod tests {
             }
             Ok(is_taken)
         };
-        kept.resume(key, &mut take).unwrap();
+        kept.resume(key, &cache(), &mut take).unwrap();
         found
     }
 
@@ -218,16 +227,16 @@ mod tests {
         let kept = KeptWork::of(&target);
         assert_eq!(found(&kept, 7, 9), Vec::<Vec<u8>>::new());
         for work in ["one", "two", "three"] {
-            kept.keep(work.as_bytes()).unwrap();
+            kept.keep(work.as_bytes(), &cache()).unwrap();
         }
         let other = KeptWork::of(&target);
         assert!(found(&other, 7, 9).is_empty(), "it is another's");
-        other.keep(b"nothing").unwrap();
+        other.keep(b"nothing", &cache()).unwrap();
         drop(other);
         kept.leave();
         let kept = KeptWork::of(&target);
         assert_eq!(found(&kept, 7, 2), [b"one", b"two"].map(|work| work.to_vec()));
-        kept.keep(b"drei").unwrap();
+        kept.keep(b"drei", &cache()).unwrap();
         kept.leave();
         let kept = KeptWork::of(&target);
         assert_eq!(found(&kept, 7, 9), [&b"one"[..], b"two", b"drei"].map(<[u8]>::to_vec));
@@ -250,7 +259,7 @@ mod tests {
             if content.len() > MAGIC.len() {
                 let kept = KeptWork::of(&target);
                 assert!(found(&kept, 7, 9).is_empty());
-                kept.keep(b"nothing").unwrap();
+                kept.keep(b"nothing", &cache()).unwrap();
             }
             // Also of a build that keeps nothing.
             KeptWork::of(&target).finish();
@@ -272,7 +281,7 @@ mod tests {
         let kept = KeptWork::of(&target);
         found(&kept, 7, 9);
         for work in ["one", "two", "three"] {
-            kept.keep(work.as_bytes()).unwrap();
+            kept.keep(work.as_bytes(), &cache()).unwrap();
         }
         let path = kept.path.clone();
         kept.leave();

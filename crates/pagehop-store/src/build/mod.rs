@@ -3,6 +3,7 @@
 pub(crate) mod build_index;
 pub(crate) mod kept_work;
 pub(crate) mod new_file;
+pub(crate) mod page_cache;
 pub(crate) mod scratch_files;
 pub(crate) mod storage_sink;
 pub(crate) mod unfinished;

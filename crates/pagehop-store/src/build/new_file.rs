@@ -7,6 +7,7 @@ use std::path::Path;
 
 use pagehop_engine::{
     BODY_BYTES, Error, HOST_HEADER_BYTES, Index, OnProgress, PAGE_BYTES, PageId, PageSink, Pages, Scratch,
+    calibration_memory_bytes,
 };
 
 use crate::build::kept_work::KeptWork;
@@ -17,6 +18,9 @@ use crate::header::Identity;
 use crate::index_file::IndexFile;
 use crate::process::attach::Replacing;
 
+/// Share of the memory for a calibration's cache that the allocator may still have from the build,
+/// as 1/n: of 12,000 rows of 1,536 dimensions it is a fifth.
+const ALLOCATOR_SHARE: u64 = 4;
 /// Bytes collected before they are written.
 const WRITE_BYTES: usize = 1 << 20;
 
@@ -91,22 +95,26 @@ impl NewIndexFile {
         self.flush()
     }
 
-    /// Measures what was written, and puts the calibration on page 0. A file of more bytes than
-    /// `memory_bytes` is read through a cache of that size; a smaller one is in the system's cache.
+    /// Measures what was written, rows of `dim` dimensions, and puts the calibration on page 0. A
+    /// file that is larger than the cache for which `memory_bytes` have room is read through that
+    /// cache, past the system's. A smaller one is in the system's cache.
     ///
     /// # Errors
     ///
     /// Those of [`Index::calibrate`]; [`Error::Io`] if the file cannot be read or written.
     pub(crate) fn calibrate(
         &mut self,
+        (rows, dim): (u64, usize),
         threads: usize,
         memory_bytes: u64,
         progress: OnProgress<'_>,
     ) -> Result<(), Error> {
         self.flush()?;
-        let body = if u64::from(self.next) * PAGE_BYTES as u64 > memory_bytes {
+        let left = memory_bytes.saturating_sub(calibration_memory_bytes(rows, dim));
+        let cache_bytes = left - left / ALLOCATOR_SHARE;
+        let body = if u64::from(self.next) * PAGE_BYTES as u64 > cache_bytes {
             self.whole.file.sync_data().map_err(|error| self.refused("sync", error))?;
-            let pages = IndexFile::open_unfinished(&self.whole.file, self.whole.target(), memory_bytes)?;
+            let pages = IndexFile::open_unfinished(&self.whole.file, self.whole.target(), cache_bytes)?;
             measured_meta_page(pages, threads, progress)?
         } else {
             let pages = UnfinishedPages::new(&self.whole.file, self.next);
@@ -119,13 +127,10 @@ impl NewIndexFile {
 
     /// Writes what was collected; may be called again after it failed.
     fn flush(&mut self) -> Result<(), Error> {
-        self.whole.file.write_all_at(&self.buffer, self.written).map_err(|error| {
+        self.whole.append(&self.buffer, self.written).map_err(|error| {
             let page = self.written / PAGE_BYTES as u64;
             self.refused(&format!("write of pages from {page} on"), error)
         })?;
-        let length = std::num::NonZeroU64::new(self.buffer.len() as u64);
-        // Starts the write-out, so that the sync at the end finds little to do.
-        let _ = rustix::fs::fadvise(&self.whole.file, self.written, length, rustix::fs::Advice::DontNeed);
         self.written += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())

@@ -5,17 +5,19 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pagehop_engine::{EachWork, Error, Scratch, ScratchFile};
 
 use crate::build::kept_work::KeptWork;
+use crate::build::page_cache::PageCache;
 use crate::build::whole_file::{WholeFile, open_temporary};
 
 /// One of them. Dropping it removes it.
 struct TemporaryFile {
-    file: File,
+    file: Arc<File>,
+    cache: Arc<PageCache>,
     /// Its name, if it has one.
     name: Option<PathBuf>,
     written: u64,
@@ -39,27 +41,30 @@ impl Drop for TemporaryFile {
 
 impl ScratchFile for TemporaryFile {
     fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        self.file.write_all_at(bytes, self.written).map_err(|error| self.refused("write", error))?;
-        let length = std::num::NonZeroU64::new(bytes.len() as u64);
-        // Starts the write-out, so that memory for it does not pile up.
-        let _ = rustix::fs::fadvise(&self.file, self.written, length, rustix::fs::Advice::DontNeed);
+        let written = self.cache.append(&self.file, bytes, self.written);
+        written.map_err(|error| self.refused("write", error))?;
         self.written += bytes.len() as u64;
         Ok(())
     }
 
     fn read(&mut self, at: u64, bytes: &mut [u8]) -> Result<(), Error> {
-        self.file.read_exact_at(bytes, at).map_err(|error| self.refused("read", error))
+        self.cache.read(&self.file, bytes, at).map_err(|error| self.refused("read", error))
     }
 }
 
 impl Scratch for WholeFile {
+    fn limit_cache(&self, bytes: u64) {
+        self.limit_page_cache(bytes);
+    }
+
     fn file(&self) -> Result<Box<dyn ScratchFile>, Error> {
         let target = self.target().to_path_buf();
         let opened = open_temporary(&target, self.is_unnamed());
         let (file, name) = opened.map_err(|error| {
             Error::io(format!("creation of a temporary file beside {}", target.display()), error)
         })?;
-        Ok(Box::new(TemporaryFile { file, name, written: 0, target }))
+        let (file, cache) = (Arc::new(file), self.page_cache().clone());
+        Ok(Box::new(TemporaryFile { file, cache, name, written: 0, target }))
     }
 
     fn free_bytes(&self) -> Option<u64> {
@@ -75,11 +80,11 @@ impl Scratch for WholeFile {
     }
 
     fn resume(&self, key: u64, each: EachWork<'_>) -> Result<(), Error> {
-        self.kept.as_ref().map_or(Ok(()), |kept| kept.resume(key, each))
+        self.kept.as_ref().map_or(Ok(()), |kept| kept.resume(key, self.page_cache(), each))
     }
 
     fn keep(&self, work: &[u8]) -> Result<(), Error> {
-        self.kept.as_ref().map_or(Ok(()), |kept| kept.keep(work))
+        self.kept.as_ref().map_or(Ok(()), |kept| kept.keep(work, self.page_cache()))
     }
 }
 

@@ -10,20 +10,26 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use pagehop_engine::Error;
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::build::kept_work::KeptWork;
+use crate::build::page_cache::{PageCache, forget};
 use crate::disk::location::LOG;
 use crate::process::attach::Replacing;
 
+/// What a build takes in the page cache at most if it sets no limit.
+const PAGE_CACHE_BYTES: u64 = 16 << 20;
+
 /// A file on its way to its name. Dropping it removes it.
 pub(crate) struct WholeFile {
-    pub(crate) file: File,
+    pub(crate) file: Arc<File>,
     target: PathBuf,
     directory: PathBuf,
     overwrite: bool,
@@ -31,6 +37,8 @@ pub(crate) struct WholeFile {
     temporary: Option<PathBuf>,
     /// For builds that go on after they were killed.
     pub(crate) kept: Option<KeptWork>,
+    /// Of builds that put rows aside.
+    page_cache: OnceLock<Arc<PageCache>>,
 }
 
 impl WholeFile {
@@ -58,7 +66,8 @@ impl WholeFile {
             // A file that replaces another stays readable for those who could read that one.
             let _ = file.set_permissions(old.permissions());
         }
-        Ok(Self { file, target, directory, overwrite, temporary, kept: None })
+        let (file, kept, page_cache) = (Arc::new(file), None, OnceLock::new());
+        Ok(Self { file, target, directory, overwrite, temporary, kept, page_cache })
     }
 
     /// Makes the file durable and gives it its name. If the system refuses, the finished work of a
@@ -150,6 +159,28 @@ impl WholeFile {
         }
         self.temporary = None;
         Ok(())
+    }
+
+    /// Writes all of `bytes` at `at`, the end of the file.
+    pub(crate) fn append(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        if let Some(cache) = self.page_cache.get() {
+            return cache.append(&self.file, bytes, at);
+        }
+        self.file.write_all_at(bytes, at)?;
+        // Starts the write-out, so that the sync at the end finds little to do.
+        forget(&self.file, at + bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Limits what this file, temporary files and kept work take in the system's page cache, if
+    /// they have no limit yet.
+    pub(crate) fn limit_page_cache(&self, bytes: u64) {
+        self.page_cache.get_or_init(|| Arc::new(PageCache::new(bytes)));
+    }
+
+    /// The share of the page cache of a build that puts rows aside.
+    pub(crate) fn page_cache(&self) -> &Arc<PageCache> {
+        self.page_cache.get_or_init(|| Arc::new(PageCache::new(PAGE_CACHE_BYTES)))
     }
 
     /// Whether it has no name.

@@ -1,6 +1,7 @@
 //! Files of synthetic pages whose every word says which page it belongs to.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod cached;
 pub(crate) mod counted;
 pub(crate) mod storage;
 

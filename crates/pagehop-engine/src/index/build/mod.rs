@@ -149,9 +149,10 @@ pub(crate) fn build_from(
     }
     let demand = Demand { rows: total, dim, columns: source.columns(), records: 0 };
     let plan = plan(job, &demand, sink.scratch())?;
-    survey.needed_bytes = plan
-        .as_ref()
-        .map_or_else(|| memory::build_memory_bytes(total, dim, job.threads), |plan| plan.resident_bytes);
+    survey.needed_bytes = plan.as_ref().map_or_else(
+        || memory::build_memory_bytes(total, dim, job.threads),
+        |plan| plan.resident_bytes + plan.cache_bytes,
+    );
     let space = survey.space(job);
     let sample = survey.take_sample(&space)?;
     let centers = survey::train(job, &sample)?;
@@ -182,8 +183,8 @@ fn refuse_early(
     plan(job, &demand, scratch).map(|_| ())
 }
 
-/// Finds out whether all rows fit in memory; if not, how a build puts them aside. Refuses what
-/// memory or the disk has no room for.
+/// Finds out whether all rows fit in memory; if not, how a build puts them aside, with a limit for
+/// caches. Refuses what memory or the disk has no room for.
 fn plan(job: &Job<'_>, demand: &Demand<'_>, scratch: Option<&dyn Scratch>) -> Result<Option<Plan>, Error> {
     let Demand { rows, dim, .. } = *demand;
     if rows > u32::MAX as usize {
@@ -196,6 +197,7 @@ fn plan(job: &Job<'_>, demand: &Demand<'_>, scratch: Option<&dyn Scratch>) -> Re
         return if fits { Ok(None) } else { Err(memory::too_little(rows, needed, job.options.memory_bytes)) };
     };
     let plan = if fits { None } else { Some(Plan::new(job, rows, dim)?) };
+    plan.iter().for_each(|plan| scratch.limit_cache(plan.cache_bytes));
     disk::check(job, demand, plan.as_ref(), scratch)?;
     Ok(plan)
 }

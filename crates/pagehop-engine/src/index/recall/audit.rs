@@ -37,8 +37,9 @@ impl<P: Pages> Index<P> {
         let state = self.newest().renew(&mut reader)?;
         let most = k.max(EVIDENCE_ROWS);
         let node_pages = state.node_pages(self.pages());
+        let seed = state.meta.change.commit;
         let mut samples = match queries {
-            [] => samples::choose(&state, node_pages, &mut reader, samples, most, state.meta.change.commit)?,
+            [] => samples::choose(&state, node_pages, &mut reader, (samples, most), seed, progress)?,
             _ => exact::given(state.meta.dim, queries, most)?,
         };
         reader.pause();

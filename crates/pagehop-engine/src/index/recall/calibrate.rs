@@ -18,6 +18,9 @@ use crate::index::recall::samples::{self, SAMPLES_MIN};
 use crate::index::search::exact::{self, Bounds, Sample, scan};
 use crate::index::search::walk::EVIDENCE_ROWS;
 use crate::page::{Pages, Reader};
+use crate::quantize::estimate::CENTROIDS_MAX;
+use crate::quantize::landmarks::landmark_every;
+use crate::quantize::prepare::inner_dim;
 use crate::{Error, OnProgress, Progress, threads};
 
 /// Fewest queries of a user that can calibrate an index.
@@ -37,6 +40,8 @@ const ROWS_PER_FURTHER: u64 = 64;
 const NEIGHBORS_FEW: usize = 25;
 /// Rows that an index must have, per neighbor, to be calibrated for a `k`.
 const ROWS_PER_NEIGHBOR: u64 = 10;
+/// Bytes of a sample beside its vector: its answers, and what each list and slack would find.
+const SAMPLE_BYTES: u64 = 2048;
 /// Share of the samples that are nearer to their neighbors than a query that counts as far.
 const NEAR_SHARE: f32 = 0.99;
 
@@ -63,12 +68,11 @@ impl<P: Pages> Index<P> {
         let mut reader = self.pages().reader();
         let state = self.newest().renew(&mut reader)?;
         let (rows, change) = (state.meta.rows, &state.meta.change);
-        let few = SAMPLES_FEW.min((rows / ROWS_PER_SAMPLE) as usize);
-        let some = few.max(SAMPLES_MAX.min((rows / ROWS_PER_FURTHER) as usize));
-        let more = (CALIBRATION_SAMPLES_MAX - some).min((rows / ROWS_PER_MORE) as usize);
+        let (some, more) = sample_counts(rows);
         let node_pages = state.node_pages(self.pages());
+        let (all, seed) = ((some + more, EVIDENCE_ROWS), change.commit);
         let mut samples = match queries {
-            [] => samples::choose(&state, node_pages, &mut reader, some + more, EVIDENCE_ROWS, change.commit)?,
+            [] => samples::choose(&state, node_pages, &mut reader, all, seed, progress)?,
             _ => exact::given(state.meta.dim, queries, EVIDENCE_ROWS)?,
         };
         // The first samples are spread over the data like all of them.
@@ -115,6 +119,22 @@ impl<P: Pages> Index<P> {
         meta.calibration = Some(Arc::new(calibration));
         Ok(meta.encode())
     }
+}
+
+/// How many rows become samples with exact answers, and without.
+fn sample_counts(rows: u64) -> (usize, usize) {
+    let few = SAMPLES_FEW.min((rows / ROWS_PER_SAMPLE) as usize);
+    let some = few.max(SAMPLES_MAX.min((rows / ROWS_PER_FURTHER) as usize));
+    (some, (CALIBRATION_SAMPLES_MAX - some).min((rows / ROWS_PER_MORE) as usize))
+}
+
+/// Memory of a calibration by rows of an index of `rows` rows, in bytes, about, without that of
+/// pages: the samples and their codes, and the model and the landmarks of the index.
+pub fn calibration_memory_bytes(rows: u64, dim: usize) -> u64 {
+    let ((some, more), inner) = (sample_counts(rows), inner_dim(dim) as u64);
+    let samples = (some + more) as u64 * (4 * dim as u64 + SAMPLE_BYTES) + some as u64 * 10 * inner;
+    let landmarks = rows / landmark_every(rows as usize) as u64 * (inner / 8 + 24);
+    samples + landmarks + CENTROIDS_MAX as u64 * 5 * inner
 }
 
 /// The samples, of `count`, that calibrate an index for `k` neighbors.

@@ -7,12 +7,12 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use crate::Error;
 use crate::index::search::exact::Sample;
 use crate::index::state::State;
 use crate::page::node::{FLAGS_LIVE, NodeRef};
 use crate::page::{PageId, Reader};
 use crate::random::Random;
+use crate::{Error, OnProgress, Progress};
 
 /// Fewest samples of a measurement, if the index has that many.
 pub(crate) const SAMPLES_MIN: usize = 12;
@@ -20,16 +20,22 @@ pub(crate) const SAMPLES_MIN: usize = 12;
 const PURPOSE: u64 = 11;
 /// Slots tried per sample. Most slots are empty in an index from which many rows were deleted.
 const LOOKS: usize = 64;
+/// Samples between two calls of the progress callback.
+const LOOK_SAMPLES: usize = 64;
 
 /// Chooses up to `count` live rows of `pages` at random, for searches of the `k` nearest other
-/// rows. The result depends only on the pages and `seed`.
+/// rows. The result depends only on the pages and `seed`. Each costs about one read of a page.
+///
+/// # Errors
+///
+/// [`Error::Interrupted`] if `progress` breaks; any error of the reader.
 pub(crate) fn choose<R: Reader>(
     state: &State,
     pages: Range<u32>,
     reader: &mut R,
-    count: usize,
-    k: usize,
+    (count, k): (usize, usize),
     seed: u64,
+    progress: OnProgress<'_>,
 ) -> Result<Vec<Sample>, Error> {
     let (meta, layout) = (&state.meta, &state.meta.layout);
     let slots = u64::from(pages.end.saturating_sub(pages.start)) * layout.nodes_per_page as u64;
@@ -47,6 +53,12 @@ pub(crate) fn choose<R: Reader>(
     for stretch in stretches.iter().cycle().take(looks) {
         if samples.len() == count {
             break;
+        }
+        if looked.len().is_multiple_of(LOOK_SAMPLES) {
+            let total = u64::from(pages.end - pages.start);
+            if progress(Progress { phase: "scan", done: 0, total }).is_break() {
+                return Err(Error::Interrupted);
+            }
         }
         let [start, end] = [*stretch, stretch + 1].map(|at| at * slots / count as u64);
         let slot = start + random.below((end - start).max(1));

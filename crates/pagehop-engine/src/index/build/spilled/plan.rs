@@ -23,6 +23,10 @@ const CAPACITY_SHARE: usize = 100;
 /// Most bytes that a file collects while rows are spread.
 const SPREAD_BYTES_MAX: usize = 4 << 20;
 
+/// Share of the memory that files and pages may take in caches of the system, and the most bytes.
+const CACHE_SHARE: u64 = 32;
+const CACHE_BYTES_MAX: u64 = 16 << 20;
+
 /// Share of the memory of partitions that threads work in, and the number of threads that have
 /// enough in any case. So the partitions, and the index, do not depend on the number of threads.
 const THREADS_SHARE: u64 = 8;
@@ -34,6 +38,8 @@ pub(in crate::index::build) struct Plan {
     pub(in crate::index::build) capacity: usize,
     /// Memory beside that of a partition and of threads, in bytes.
     pub(in crate::index::build) resident_bytes: u64,
+    /// Memory for caches of the system, in bytes.
+    pub(in crate::index::build) cache_bytes: u64,
     /// Memory of the smallest sample, which is gone before partitions are made.
     survey_bytes: u64,
     member_bytes: u64,
@@ -52,13 +58,18 @@ fn capacity_min(rows: usize) -> usize {
     CAPACITY_MIN.max(rows.div_ceil(CAPACITY_SHARE))
 }
 
+/// `bytes`, and what caches take beside them.
+fn with_cache(bytes: u64) -> u64 {
+    bytes + bytes.div_ceil(CACHE_SHARE - 1).min(CACHE_BYTES_MAX)
+}
+
 /// Least memory of a build of `rows` rows on `threads` threads that has scratch files and keeps no
 /// vectors, in bytes, without the memory of its source and its sink. `columns` are columns to
 /// filter by. More rows never need less.
 pub fn build_memory_bytes_min(rows: usize, dim: usize, columns: usize, threads: usize) -> u64 {
     let layout = NodeLayout::choose(inner_dim(dim), columns);
     let spilled = Plan::without_partitions(&layout, rows, dim).least(rows, threads);
-    spilled.min(build_memory_bytes(rows, dim, threads))
+    with_cache(spilled).min(build_memory_bytes(rows, dim, threads))
 }
 
 impl Plan {
@@ -72,11 +83,12 @@ impl Plan {
         let mut plan = Self::without_partitions(&job.layout, rows, dim);
         // Vectors are written when no partition is in memory.
         let kept = kept_bytes_min(job.options.vectors, rows, dim);
-        let least = plan.least(rows, job.threads).max(plan.resident_bytes + kept);
+        let least = with_cache(plan.least(rows, job.threads).max(plan.resident_bytes + kept));
         if least > memory {
             return Err(too_little(rows, least, memory));
         }
-        let left = memory - plan.resident_bytes;
+        plan.cache_bytes = (memory / CACHE_SHARE).min(CACHE_BYTES_MAX);
+        let left = memory - plan.cache_bytes - plan.resident_bytes;
         let of_threads = (left / THREADS_SHARE).max(THREADS_MIN * plan.thread_bytes);
         plan.capacity = ((left - of_threads) / plan.member_bytes) as usize;
         Ok(plan)
@@ -90,6 +102,7 @@ impl Plan {
             capacity: 0,
             survey_bytes: survey_bytes(rows, rows.min(2 * SAMPLE_ROWS_MIN), dim) as u64,
             resident_bytes: (resident + buffers + fixed_bytes(rows, layout.inner_dim)) as u64,
+            cache_bytes: 0,
             member_bytes: member_bytes(layout) as u64,
             thread_bytes: thread_bytes(rows, layout.inner_dim) as u64,
         }
@@ -123,6 +136,6 @@ impl Plan {
 
     /// The error for `together` rows that no center separates.
     pub(super) fn too_dense(&self, job: &Job<'_>, rows: usize, together: usize) -> Error {
-        too_little(rows, self.needed(together), job.options.memory_bytes)
+        too_little(rows, with_cache(self.needed(together)), job.options.memory_bytes)
     }
 }

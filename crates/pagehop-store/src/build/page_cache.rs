@@ -1,0 +1,113 @@
+//! What the files of a build take in the system's page cache, which has a limit if rows are put
+//! aside.
+//!
+//! The system keeps what a program writes and reads until it needs the room. A control group counts
+//! that as memory of the program, and other files lose their place in the cache. So the write-out
+//! of every piece begins at once. Before more than the limit is written and not yet on disk, the
+//! build waits for all of it, and the system forgets it. What is read is forgotten at once: files
+//! are read from the beginning to the end.
+//!
+//! File systems in memory (tmpfs) have no other place for their pages. There this has no effect.
+
+use std::fs::File;
+use std::io;
+use std::num::NonZeroU64;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, Weak};
+
+use rustix::fs::{Advice, fadvise};
+
+/// Most bytes that are written or read at once.
+const PIECE_BYTES: usize = 1 << 20;
+/// Fewest, for limits that are smaller than a few pieces.
+const PIECE_BYTES_MIN: usize = 32 << 10;
+
+/// The share of one build.
+pub(crate) struct PageCache {
+    most_bytes: u64,
+    written: Mutex<Written>,
+}
+
+/// What may not be on disk yet.
+#[derive(Default)]
+struct Written {
+    bytes: u64,
+    /// Files, and where each ends. Pages of a file that is gone are gone, too.
+    files: Vec<(Weak<File>, u64)>,
+}
+
+impl PageCache {
+    /// At most about `most_bytes` of written pages.
+    pub(crate) fn new(most_bytes: u64) -> Self {
+        Self { most_bytes, written: Mutex::default() }
+    }
+
+    fn piece_bytes(&self) -> usize {
+        ((self.most_bytes / 4) as usize).clamp(PIECE_BYTES_MIN, PIECE_BYTES)
+    }
+
+    /// Writes all of `bytes` at `at`, the end of the file.
+    pub(crate) fn append(&self, file: &Arc<File>, bytes: &[u8], at: u64) -> io::Result<()> {
+        let (mut written, mut end) = (self.written.lock().unwrap_or_else(|other| other.into_inner()), at);
+        for piece in bytes.chunks(self.piece_bytes()) {
+            if written.bytes + piece.len() as u64 > self.most_bytes {
+                written.settle()?;
+            }
+            file.write_all_at(piece, end)?;
+            end += piece.len() as u64;
+            forget(file, end);
+            written.note(file, piece.len(), end);
+        }
+        Ok(())
+    }
+
+    /// Fills `bytes` with those from `at` on.
+    pub(crate) fn read(&self, file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match self.read_some(file, &mut bytes[done..], at + done as u64) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads some of the bytes from `at` on; returns how many, 0 only at the end of the file.
+    pub(crate) fn read_some(&self, file: &File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+        let most = bytes.len().min(self.piece_bytes());
+        let count = file.read_at(&mut bytes[..most], at)?;
+        forget(file, at + count as u64);
+        Ok(count)
+    }
+}
+
+impl Written {
+    fn note(&mut self, file: &Arc<File>, bytes: usize, end: u64) {
+        self.bytes += bytes as u64;
+        match self.files.iter_mut().find(|(other, _)| std::ptr::eq(other.as_ptr(), Arc::as_ptr(file))) {
+            Some((_, known)) => *known = end,
+            None => self.files.push((Arc::downgrade(file), end)),
+        }
+    }
+
+    /// Waits until all of it is on disk.
+    fn settle(&mut self) -> io::Result<()> {
+        self.bytes = 0;
+        for (file, end) in self.files.drain(..) {
+            if let Some(file) = file.upgrade() {
+                file.sync_data()?;
+                forget(&file, end);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lets the system forget the pages before `end`, and begins to write those that are not on disk,
+/// which stay.
+pub(crate) fn forget(file: &File, end: u64) {
+    let _ = fadvise(file, 0, NonZeroU64::new(end), Advice::DontNeed);
+}
