@@ -1,4 +1,4 @@
-"""How far a scan searches: for as many rows as the statement wants, and for dead ones on its way."""
+"""How far a scan searches: for the rows that the statement wants, and past dead ones."""
 
 from __future__ import annotations
 

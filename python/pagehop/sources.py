@@ -47,8 +47,8 @@ class Checked:
         if self.dim < 1:
             raise ArgumentError(f"vectors have {self.dim} dimensions, they must have at least 1")
         self._source = source
-        # A build that has no room for as many rows is refused before it reads any, unless ids may be
-        # texts: those are read first.
+        # A build that has no room for as many rows is refused before it reads any, unless ids may
+        # be texts: those are read first.
         self.rows: int | None = None
         if isinstance(source, ArraySource | Hdf5Source | ParquetSource):
             self.rows = source.rows
