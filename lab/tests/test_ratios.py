@@ -21,6 +21,7 @@ from pagehop_lab.store import RunFolder
 from pagehop_lab.suites import of_servers, ratios
 from pagehop_lab.suites.catalog import suite_of
 from pagehop_lab.suites.cold import tables as cold
+from pagehop_lab.suites.head import Ratios
 from pagehop_lab.suites.oltp import tables as oltp
 from pagehop_lab.suites.oltp.cases import CASES as CASES_OF_OLTP
 from pagehop_lab.suites.paired_servers import over
@@ -143,12 +144,23 @@ def test_the_middle_of_fewer_repeats_than_planned_says_so(tmp_path: Path) -> Non
     assert of_servers.valid_repeats(results, some) == Cell("2 of 3", 2, invalid=True)
 
 
-def test_of_one_repeat_a_ratio_is_shown_without_a_color(tmp_path: Path) -> None:
+def test_of_one_repeat_a_ratio_is_shown_without_a_color_and_the_page_is_not_green(tmp_path: Path) -> None:
     results = in_turns(tmp_path / "run", 1, "slowed = 0.2\n")
     for row in oltp.relative(results).rows:
-        assert 0.7 < float(row[-1].text) < 0.9
-        assert (row[-1].tone, row[-1].invalid) == ("", False)
+        assert row[-1].text.endswith("?")
+        assert 0.7 < float(row[-1].text.rstrip("?")) < 0.9
+        assert (row[-1].tone, row[-1].invalid, row[-1].value) == ("", True, None)
         assert row[-1].title.startswith("one repeat")
+        assert (row[-2].text, row[-2].invalid) == ("1.00", False), "the base says nothing of itself"
+    assert all(row[-1].invalid for row in oltp.groups(results).rows)
+    head = suite_of((tmp_path / "run/plan-001.toml").read_text()).report(RunFolder(tmp_path / "run")).head
+    assert "4 of 4 ratios are of one repeat" in head.state
+    assert not head.is_sound
+
+
+@pytest.mark.parametrize(("uncertain", "once", "mostly"), [(3, 2, False), (6, 0, True), (3, 3, True), (0, 6, True)])
+def test_a_page_is_green_only_if_most_ratios_can_be_told(uncertain: int, once: int, mostly: bool) -> None:
+    assert Ratios(10, uncertain, once).mostly_uncertain == mostly
 
 
 def test_the_speedup_of_reading_ahead_has_an_interval() -> None:

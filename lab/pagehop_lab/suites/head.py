@@ -103,7 +103,7 @@ class Ratios:
     @property
     def mostly_uncertain(self) -> bool:
         """Whether the run leaves more open than it tells, so that its page may not be green."""
-        return 2 * self.uncertain > self.count
+        return 2 * (self.uncertain + self.once) > self.count
 
 
 def state_of(

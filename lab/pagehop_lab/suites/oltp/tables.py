@@ -81,7 +81,8 @@ def groups(results: ServerResults) -> Table:
             ])  # fmt: skip
     note = f"QPS over that of {results.base}, rounded to two decimals for each test before it is summed up; stdev is a "
     note += (
-        "sample's. All tests count. Uncertain: tests whose repeats disagree by more than they differ, with a ? below."
+        "sample's. All tests count. Uncertain: tests with a ? below, whose repeats disagree by more than they differ, "
+        "or that have one repeat."
     )
     columns = ("server", "group", "min", "max", "avg", "median", "stdev", "uncertain")
     return Table("groups", "Relative QPS by group", columns, rows, note)
