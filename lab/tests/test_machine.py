@@ -101,14 +101,31 @@ def test_a_folder_that_says_less_of_its_machine_goes_on_and_another_disk_does_no
 
 
 def test_what_is_not_known_is_no_other_machine(tmp_path: Path) -> None:
-    for compilers in ("cc 1", None, "cc 1"):
-        with RunFolder.writing(tmp_path / "run", "plan", MACHINE | {"compilers": compilers}):
+    for governor in ("powersave", None, "powersave"):
+        with RunFolder.writing(tmp_path / "run", "plan", MACHINE | {"governor": governor}):
             pass
     with (
-        pytest.raises(StoreError, match="compilers was cc 1 and is cc 2"),
-        RunFolder.writing(tmp_path / "run", "plan", MACHINE | {"compilers": "cc 2"}),
+        pytest.raises(StoreError, match="governor was powersave and is performance"),
+        RunFolder.writing(tmp_path / "run", "plan", MACHINE | {"governor": "performance"}),
     ):
         pass
+
+
+def test_a_run_goes_on_after_its_compilers_were_upgraded_and_says_so(tmp_path: Path) -> None:
+    text = plan_of("old", "new")
+    for compilers, cases in (("cc 1", CASES[:1]), ("cc 2", CASES)):
+        plan = read_servers(text, "test")
+        chosen = replace(plan, cases=tuple(case for case in plan.cases if case.name in cases))
+        with RunFolder.writing(tmp_path / "run", plan.text, MACHINE | {"compilers": compilers}) as into:
+            products = dict.fromkeys(OF_SERVERS["oltp"].products, FakeProduct())
+            ServersRunner(chosen, into, Progress(io.StringIO()), "test", products, FakeBench()).run()
+    assert RunFolder(tmp_path / "run").machine["compilers"] == "cc 1"
+    results = server_results(tmp_path / "run")
+    noted = {one.case: one.noted for one in results.measured}
+    assert noted[CASES[0]] == ()
+    assert {noted[case] for case in CASES[1:]} == {("compilers: this machine had cc 2 by then",)}
+    page = (tmp_path / "run/report/index.html").read_text()
+    assert "6 after the compilers of the machine had changed" in page
 
 
 def kernel(place: Path, stolen: int, *throttled: int) -> tuple[Path, Path]:

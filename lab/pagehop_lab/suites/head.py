@@ -8,7 +8,7 @@ from typing import Any
 
 from pagehop_lab.analysis.coverage import Coverage
 from pagehop_lab.analysis.verdicts import OTHERS, THROTTLED
-from pagehop_lab.suites.latest import LAB
+from pagehop_lab.suites.latest import COMPILERS, LAB
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.server_results import ServerResults
 from pagehop_lab.suites.table import Section
@@ -35,6 +35,7 @@ _COUNTED = {
     OTHERS: "while other work took a part of the machine",
     THROTTLED: "while heat slowed the processor",
     LAB: "by another commit of the lab than the rest",
+    COMPILERS: "after the compilers of the machine had changed",
 }
 
 
