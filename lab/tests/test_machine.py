@@ -11,8 +11,9 @@ from unittest.mock import patch
 
 import pytest
 
-from fake_servers import CASES, FakeBench, FakeProduct, plan_of, run
+from fake_servers import CASES, HONEST, FakeBench, FakeProduct, plan_of, run
 from pagehop_lab.analysis import verdicts
+from pagehop_lab.analysis.load_verdicts import judge_load
 from pagehop_lab.engines import history
 from pagehop_lab.machine.about import surroundings
 from pagehop_lab.measure.disturbance import Disturbance
@@ -162,6 +163,21 @@ def test_heat_and_a_host_that_takes_cores_are_noted_and_counted_on_the_page(tmp_
     page = (tmp_path / "run/report/index.html").read_text()
     assert f"{len(results.measured)} while heat slowed the processor" in page
     assert verdicts.stolen({}) is verdicts.throttled({"throttled_count": 0}) is None
+
+
+def test_cores_that_the_host_took_are_noted_once() -> None:
+    server = {**HONEST, "other_busy_cores": 0.45, "stolen_cores": 0.4}
+    library = {
+        **server, "rows_short_count": 0, "k": 10, "exact_by_design": False, "index_used": True, "client_share": 0.1,
+        "cache": "hot",
+    }  # fmt: skip
+    took = "others were running: the host gave 0.40 cores of this machine to others"
+    told = "others were running: 0.60 cores were busy with something else"
+    unseen = {"other_busy_cores": None, "busy_cores": 0.46}
+    for judged, raw in ((verdicts.judge, library), (judge_load, server), (judge_load, server | unseen)):
+        assert judged(raw).noted == (took,), raw
+    for judged, raw in ((verdicts.judge, library), (judge_load, server)):
+        assert judged(raw | {"other_busy_cores": 1.0}).noted == (told, took)
 
 
 def test_measurements_of_another_commit_of_the_lab_are_noted(tmp_path: Path) -> None:
