@@ -150,6 +150,19 @@ def test_what_the_host_and_heat_took_is_counted_between_two_looks(tmp_path: Path
     assert after.since(nothing)["throttled_count"] is nothing.throttled_count is None
 
 
+def test_a_package_that_is_throttled_counts_once_and_not_for_each_cpu(tmp_path: Path) -> None:
+    # Two packages of two cores; the last two CPUs are of one core. A late CPU missed an event.
+    cpus = [(0, 0, 3, 7), (0, 1, 0, 7), (1, 0, 0, 2), (1, 1, 4, 1), (1, 1, 4, 2)]
+    proc, sys = kernel(tmp_path, 0, *(core for _, _, core, _ in cpus))
+    for number, (package, core, _, throttled) in enumerate(cpus):
+        place = sys / f"devices/system/cpu/cpu{number}"
+        (place / "topology").mkdir()
+        (place / "topology/physical_package_id").write_text(f"{package}\n")
+        (place / "topology/core_id").write_text(f"{core}\n")
+        (place / "thermal_throttle/package_throttle_count").write_text(f"{throttled}\n")
+    assert Disturbance.so_far(proc, sys).throttled_count == (3 + 0 + 0 + 4) + (7 + 2)
+
+
 def test_heat_and_a_host_that_takes_cores_are_noted_and_counted_on_the_page(tmp_path: Path) -> None:
     taken = {"stolen_cores": 0.4, "throttled_count": 3}
     with patch.object(Disturbance, "since", lambda *_: taken):
