@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import made_up
 from devserver import DevServerError
 from fake_servers import CASES, FakeBench, FakeInstance, FakeProduct, dying, plan_of, run
 from pagehop_lab import command
@@ -201,6 +202,27 @@ def test_runs_of_servers_are_compared_by_every_figure(
     # A server that only one of them has.
     assert command.main(["compare", str(one), str(other)]) == 1
     assert "only one has it" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("bytes_after", "said"), [(5400.0, "agree"), (6000.0, "differ")])
+def test_what_is_counted_differs_by_one_repeat_and_a_rate_does_not(
+    tmp_path: Path, product: FakeProduct, bytes_after: float, said: str
+) -> None:
+    text = (
+        'suite = "vector-writers"\ncases = ["log-rows"]\n[load]\nrepeats = 1\ndataset = "generated-16"\n'
+        '[[server]]\nproduct = "pgvector-halfvec"\n'
+    )
+
+    def bench(**figures: float) -> FakeBench:
+        return FakeBench(lambda *given: {**made_up.many_writers(*given), **figures}, made_up.INDEX)
+
+    run(text, tmp_path / "one", bench(log_bytes=5000.0, rows_per_s=1000.0), product)
+    run(text, tmp_path / "other", bench(log_bytes=bytes_after, rows_per_s=2000.0), product)
+    command.main(["compare", str(tmp_path / "one"), str(tmp_path / "other")])
+    rows = {row["what"]: row for row in csv.DictReader((tmp_path / "other/report/agreement-with-one.csv").open())}
+    counted, rate = (next(row for what, row in rows.items() if words in what) for words in ("bytes of log", "rows/s"))
+    assert (counted["verdict"], counted["95% interval"]) == (said, "counted")
+    assert (rate["verdict"], rate["95% interval"]) == ("cannot tell", "one repeat")
 
 
 def test_runs_that_have_nothing_in_common_are_refused(
