@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import shutil
 import statistics
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from pagehop_lab.analysis.case import Case
 from pagehop_lab.analysis.paired import paired_ratio
 from pagehop_lab.analysis.points import Point
 from pagehop_lab.analysis.settings import Setting
+from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.store import RunFolder
 from pagehop_lab.suites import of_servers, ratios
 from pagehop_lab.suites.catalog import suite_of
@@ -135,6 +137,22 @@ def test_the_five_numbers_are_of_all_tests_and_not_of_those_that_happened_to_be_
     every = [float(text.rstrip("?")) for text in texts]
     assert [float(told[name].text) for name in ("min", "max")] == [min(every), max(every)]
     assert float(told["avg"].text) == pytest.approx(0.97, abs=0.015)
+
+
+def test_the_note_on_changes_counts_the_tests_that_the_level_is_divided_by(tmp_path: Path) -> None:
+    asked: Counter[str] = Counter()
+
+    def on(_: FakeInstance, case: Case) -> None:
+        asked[case.name] += 1
+        # Two of three repeats of both servers fail, so that one is left of each.
+        if case.name == CASES[0] and asked[case.name] <= 4:
+            raise MeasureError("it fails")
+
+    results, _ = run(plan_of("old", "new", repeats=3), tmp_path / "run", FakeBench(on), FakeProduct())
+    table = oltp.found_changes(results, "qps", "changes", "Changes")
+    assert f"Holm's step-down over {len(CASES) - 1} tests" in table.note
+    assert "1 tests have too few repeats" in table.note
+    assert table.rows[0][0].text == "no test changed"
 
 
 def test_the_middle_of_fewer_repeats_than_planned_says_so(tmp_path: Path) -> None:
