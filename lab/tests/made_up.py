@@ -113,7 +113,7 @@ def many_writers(_: FakeInstance, case: Case) -> Mapping[str, Any]:
     }  # fmt: skip
 
 
-_INDEX = {"rows": 1000, "rows_different": 9000, "index_s": 1.0, "index_bytes": 100}
+INDEX = {"rows": 1000, "rows_different": 9000, "index_s": 1.0, "index_bytes": 100}
 _STEPS = {"load_rows_per_s": 9000.0, "load_client_share": 0.1, "index_s": 1.0, "index_bytes": 1 << 20}
 
 
@@ -142,7 +142,7 @@ _SERVERS: Mapping[str, tuple[str, Callable[[FakeInstance, Case], Mapping[str, An
     ),
     "vector-writers": (
         'suite = "vector-writers"\n[load]\ndataset = "generated-16"\n[[server]]\nproduct = "pgvector-halfvec"\n',
-        many_writers, _INDEX,
+        many_writers, INDEX,
     ),
     "attributes": (_versions("attributes", "postgres", "old"), documents, {}),
     "point-reads": (READS, lambda _, case: read(case), READ_LOADED),

@@ -142,6 +142,8 @@ def test_a_plan_is_measured_on_other_sets() -> None:
     ]  # fmt: skip
     assert [(aim.recall, aim.floor, aim.aim) for aim in plan.aims] == [(0.9, 10, None), (0.95, 20, None)]
     assert [one.name for one in plan.engines] == ["pagehop"]
+    made = read_text(on_sets(PLAN, ["generated-16=2000", "uniform-6=10000"]), "x")
+    assert [(one.name, one.rows) for one in made.datasets] == [("generated-16", 2000), ("uniform-6", 10_000)]
     with pytest.raises(PlanError, match="--set sift-128=many"):
         on_sets(PLAN, ["sift-128=many"])
 

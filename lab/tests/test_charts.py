@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -29,10 +30,18 @@ def point(search: Options, sessions: int = 1, qps: float = 100.0, repeat: int = 
 @pytest.mark.parametrize(
     ("ratio", "shade"),
     [(1.0, ""), (1.01, ""), (0.99, ""), (1.02, "up1"), (0.98, "down1"), (1.05, "up2"), (0.95, "down2"), (1.1, "up3"),
-     (1.3, "up4"), (0.8, "down4"), (2.0, "up5"), (0.5, "down5"), (0.0, "down5")],
+     (1.3, "up4"), (0.92, "down2"), (0.91, "down3"), (0.8, "down4"), (0.68, "down4"), (0.67, "down5"), (1.5, "up5"),
+     (2.0, "up5"), (0.5, "down5"), (0.0, "down5")],
 )  # fmt: skip
 def test_a_ratio_is_shaded_by_how_far_it_is_from_1(ratio: float, shade: str) -> None:
     assert heat.shade(ratio) == shade
+
+
+def test_every_limit_in_the_key_has_the_shade_that_it_is_shown_in() -> None:
+    shown = heat.key(Table("t", "t", ("a",), [], is_heat=True))
+    limits = re.findall(r"<span class=(\w+)>[≤≥] ([\d.]+)<", shown)
+    assert len(limits) == 10
+    assert [heat.shade(float(limit)) for _, limit in limits] == [name for name, _ in limits]
 
 
 def test_only_a_table_of_ratios_is_shaded_and_an_unsure_ratio_is_not() -> None:

@@ -11,8 +11,9 @@ from unittest.mock import patch
 
 import pytest
 
-from fake_servers import CASES, FakeBench, FakeProduct, plan_of, run
+from fake_servers import CASES, HONEST, FakeBench, FakeProduct, plan_of, run
 from pagehop_lab.analysis import verdicts
+from pagehop_lab.analysis.load_verdicts import judge_load
 from pagehop_lab.engines import history
 from pagehop_lab.machine.about import surroundings
 from pagehop_lab.measure.disturbance import Disturbance
@@ -101,14 +102,31 @@ def test_a_folder_that_says_less_of_its_machine_goes_on_and_another_disk_does_no
 
 
 def test_what_is_not_known_is_no_other_machine(tmp_path: Path) -> None:
-    for compilers in ("cc 1", None, "cc 1"):
-        with RunFolder.writing(tmp_path / "run", "plan", MACHINE | {"compilers": compilers}):
+    for governor in ("powersave", None, "powersave"):
+        with RunFolder.writing(tmp_path / "run", "plan", MACHINE | {"governor": governor}):
             pass
     with (
-        pytest.raises(StoreError, match="compilers was cc 1 and is cc 2"),
-        RunFolder.writing(tmp_path / "run", "plan", MACHINE | {"compilers": "cc 2"}),
+        pytest.raises(StoreError, match="governor was powersave and is performance"),
+        RunFolder.writing(tmp_path / "run", "plan", MACHINE | {"governor": "performance"}),
     ):
         pass
+
+
+def test_a_run_goes_on_after_its_compilers_were_upgraded_and_says_so(tmp_path: Path) -> None:
+    text = plan_of("old", "new")
+    for compilers, cases in (("cc 1", CASES[:1]), ("cc 2", CASES)):
+        plan = read_servers(text, "test")
+        chosen = replace(plan, cases=tuple(case for case in plan.cases if case.name in cases))
+        with RunFolder.writing(tmp_path / "run", plan.text, MACHINE | {"compilers": compilers}) as into:
+            products = dict.fromkeys(OF_SERVERS["oltp"].products, FakeProduct())
+            ServersRunner(chosen, into, Progress(io.StringIO()), "test", products, FakeBench()).run()
+    assert RunFolder(tmp_path / "run").machine["compilers"] == "cc 1"
+    results = server_results(tmp_path / "run")
+    noted = {one.case: one.noted for one in results.measured}
+    assert noted[CASES[0]] == ()
+    assert {noted[case] for case in CASES[1:]} == {("compilers: this machine had cc 2 by then",)}
+    page = (tmp_path / "run/report/index.html").read_text()
+    assert "6 after the compilers of the machine had changed" in page
 
 
 def kernel(place: Path, stolen: int, *throttled: int) -> tuple[Path, Path]:
@@ -132,6 +150,19 @@ def test_what_the_host_and_heat_took_is_counted_between_two_looks(tmp_path: Path
     assert after.since(nothing)["throttled_count"] is nothing.throttled_count is None
 
 
+def test_a_package_that_is_throttled_counts_once_and_not_for_each_cpu(tmp_path: Path) -> None:
+    # Two packages of two cores; the last two CPUs are of one core. A late CPU missed an event.
+    cpus = [(0, 0, 3, 7), (0, 1, 0, 7), (1, 0, 0, 2), (1, 1, 4, 1), (1, 1, 4, 2)]
+    proc, sys = kernel(tmp_path, 0, *(core for _, _, core, _ in cpus))
+    for number, (package, core, _, throttled) in enumerate(cpus):
+        place = sys / f"devices/system/cpu/cpu{number}"
+        (place / "topology").mkdir()
+        (place / "topology/physical_package_id").write_text(f"{package}\n")
+        (place / "topology/core_id").write_text(f"{core}\n")
+        (place / "thermal_throttle/package_throttle_count").write_text(f"{throttled}\n")
+    assert Disturbance.so_far(proc, sys).throttled_count == (3 + 0 + 0 + 4) + (7 + 2)
+
+
 def test_heat_and_a_host_that_takes_cores_are_noted_and_counted_on_the_page(tmp_path: Path) -> None:
     taken = {"stolen_cores": 0.4, "throttled_count": 3}
     with patch.object(Disturbance, "since", lambda *_: taken):
@@ -145,6 +176,21 @@ def test_heat_and_a_host_that_takes_cores_are_noted_and_counted_on_the_page(tmp_
     page = (tmp_path / "run/report/index.html").read_text()
     assert f"{len(results.measured)} while heat slowed the processor" in page
     assert verdicts.stolen({}) is verdicts.throttled({"throttled_count": 0}) is None
+
+
+def test_cores_that_the_host_took_are_noted_once() -> None:
+    server = {**HONEST, "other_busy_cores": 0.45, "stolen_cores": 0.4}
+    library = {
+        **server, "rows_short_count": 0, "k": 10, "exact_by_design": False, "index_used": True, "client_share": 0.1,
+        "cache": "hot",
+    }  # fmt: skip
+    took = "others were running: the host gave 0.40 cores of this machine to others"
+    told = "others were running: 0.60 cores were busy with something else"
+    unseen = {"other_busy_cores": None, "busy_cores": 0.46}
+    for judged, raw in ((verdicts.judge, library), (judge_load, server), (judge_load, server | unseen)):
+        assert judged(raw).noted == (took,), raw
+    for judged, raw in ((verdicts.judge, library), (judge_load, server)):
+        assert judged(raw | {"other_busy_cores": 1.0}).noted == (told, took)
 
 
 def test_measurements_of_another_commit_of_the_lab_are_noted(tmp_path: Path) -> None:

@@ -121,19 +121,28 @@ def test_without_a_limit_nothing_is_started_again(tmp_path: Path, fake_limits: l
     assert fake_limits == []
 
 
-def test_a_server_that_the_kernel_killed_is_said_to_lack_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_limits: list[FakeLimit]
+@pytest.mark.parametrize("rounds", [1, 8])
+def test_a_server_that_the_kernel_killed_is_said_to_lack_memory_and_later_failures_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_limits: list[FakeLimit], rounds: int
 ) -> None:
-    def on(_: FakeInstance, case: Case) -> Mapping[str, Any]:
-        if case.script == "update-index":
-            raise MeasureError("the connection was lost")
-        return reading(_, case)
+    # Of a connection, before it is measured; the count goes on in a repeat.
+    monkeypatch.setattr(FakeLimit, "killed_count", 5)
 
-    monkeypatch.setattr(FakeLimit, "killed_count", 2)
-    results = run(tmp_path / "run", FakeBench(on), Product())
+    def on(instance: FakeInstance, case: Case) -> Mapping[str, Any]:
+        if case.script == "update-index" and instance.name == "new":
+            monkeypatch.setattr(FakeLimit, "killed_count", 7)
+            raise MeasureError("the connection was lost")
+        if case.script == "insert" and instance.name == "new":
+            raise MeasureError("the table is full")
+        return reading(instance, case)
+
+    text = LIMITED.replace("[load]\n", f"[load]\nrounds = {rounds}\n")
+    results = run(tmp_path / "run", FakeBench(on), Product(), text)
     assert len(fake_limits) == 2
-    said = set(results.coverage.failed.values())
-    assert said == {"512 MiB of memory did not suffice: the kernel killed 2 of its processes (the connection was lost)"}
+    assert sorted(results.coverage.failed.values()) == [
+        "512 MiB of memory did not suffice: the kernel killed 2 of its processes (the connection was lost)",
+        "the table is full",
+    ]
 
 
 def test_where_memory_cannot_be_limited_no_server_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

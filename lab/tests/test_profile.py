@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from pagehop_lab import report
 from pagehop_lab.analysis.points import Point
 from pagehop_lab.analysis.settings import settings_of
-from pagehop_lab.measure import profile, served, usage
+from pagehop_lab.engines.engine import Float32, Ids
+from pagehop_lab.measure import in_process, profile, served, usage
 from pagehop_lab.measure.load import Ask
 from pagehop_lab.plan import PlanError, read_text
 from pagehop_lab.suites.concurrency import tables
@@ -79,6 +82,24 @@ def test_of_a_server_that_runs_already_nothing_is_known(monkeypatch: pytest.Monk
     engine = SimpleNamespace(pid=lambda: 7)
     assert served._profile(engine, question, dataset, ask)["profile"] == [7, 8]
     assert told == [["--seconds", "2", "--warmup", "0"]]
+    served._profile(engine, question, dataset, replace(ask, rate=250.0))
+    assert told[1] == ["--seconds", "2", "--warmup", "0", "--rate", "250"], "as it was measured"
+
+
+def test_a_library_is_asked_at_the_rate_of_the_measurement_while_it_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+
+    def search(row: Float32) -> Ids:
+        asked.append(len(row))
+        return np.zeros((1, 10), dtype=np.int64)
+
+    monkeypatch.setattr(profile, "during", lambda processes, work: work() and {"profile": processes})
+    ask = Ask(10, 1, 20.0, 1.0, 60.0, 0.1, False, profile_s=0.3)
+    in_process._profile([search], [np.zeros((1, 4), dtype=np.float32)], [], ask)
+    # Six are due; the one that is waited for when the time is over comes, too.
+    assert 1 <= len(asked) <= 7
 
 
 def test_functions_are_side_by_side_by_sessions() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import shutil
 import statistics
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,12 @@ from pagehop_lab.analysis.case import Case
 from pagehop_lab.analysis.paired import paired_ratio
 from pagehop_lab.analysis.points import Point
 from pagehop_lab.analysis.settings import Setting
+from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.store import RunFolder
 from pagehop_lab.suites import of_servers, ratios
 from pagehop_lab.suites.catalog import suite_of
 from pagehop_lab.suites.cold import tables as cold
+from pagehop_lab.suites.head import Ratios
 from pagehop_lab.suites.oltp import tables as oltp
 from pagehop_lab.suites.oltp.cases import CASES as CASES_OF_OLTP
 from pagehop_lab.suites.paired_servers import over
@@ -136,6 +139,22 @@ def test_the_five_numbers_are_of_all_tests_and_not_of_those_that_happened_to_be_
     assert float(told["avg"].text) == pytest.approx(0.97, abs=0.015)
 
 
+def test_the_note_on_changes_counts_the_tests_that_the_level_is_divided_by(tmp_path: Path) -> None:
+    asked: Counter[str] = Counter()
+
+    def on(_: FakeInstance, case: Case) -> None:
+        asked[case.name] += 1
+        # Two of three repeats of both servers fail, so that one is left of each.
+        if case.name == CASES[0] and asked[case.name] <= 4:
+            raise MeasureError("it fails")
+
+    results, _ = run(plan_of("old", "new", repeats=3), tmp_path / "run", FakeBench(on), FakeProduct())
+    table = oltp.found_changes(results, "qps", "changes", "Changes")
+    assert f"Holm's step-down over {len(CASES) - 1} tests" in table.note
+    assert "1 tests have too few repeats" in table.note
+    assert table.rows[0][0].text == "no test changed"
+
+
 def test_the_middle_of_fewer_repeats_than_planned_says_so(tmp_path: Path) -> None:
     results, _ = run(plan_of("old", repeats=3, cases=CASES[:1]), tmp_path / "run", FakeBench(), FakeProduct())
     whole, some = results.measured, results.measured[:2]
@@ -143,12 +162,23 @@ def test_the_middle_of_fewer_repeats_than_planned_says_so(tmp_path: Path) -> Non
     assert of_servers.valid_repeats(results, some) == Cell("2 of 3", 2, invalid=True)
 
 
-def test_of_one_repeat_a_ratio_is_shown_without_a_color(tmp_path: Path) -> None:
+def test_of_one_repeat_a_ratio_is_shown_without_a_color_and_the_page_is_not_green(tmp_path: Path) -> None:
     results = in_turns(tmp_path / "run", 1, "slowed = 0.2\n")
     for row in oltp.relative(results).rows:
-        assert 0.7 < float(row[-1].text) < 0.9
-        assert (row[-1].tone, row[-1].invalid) == ("", False)
+        assert row[-1].text.endswith("?")
+        assert 0.7 < float(row[-1].text.rstrip("?")) < 0.9
+        assert (row[-1].tone, row[-1].invalid, row[-1].value) == ("", True, None)
         assert row[-1].title.startswith("one repeat")
+        assert (row[-2].text, row[-2].invalid) == ("1.00", False), "the base says nothing of itself"
+    assert all(row[-1].invalid for row in oltp.groups(results).rows)
+    head = suite_of((tmp_path / "run/plan-001.toml").read_text()).report(RunFolder(tmp_path / "run")).head
+    assert "4 of 4 ratios are of one repeat" in head.state
+    assert not head.is_sound
+
+
+@pytest.mark.parametrize(("uncertain", "once", "mostly"), [(3, 2, False), (6, 0, True), (3, 3, True), (0, 6, True)])
+def test_a_page_is_green_only_if_most_ratios_can_be_told(uncertain: int, once: int, mostly: bool) -> None:
+    assert Ratios(10, uncertain, once).mostly_uncertain == mostly
 
 
 def test_the_speedup_of_reading_ahead_has_an_interval() -> None:

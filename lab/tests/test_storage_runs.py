@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from devserver import innodb
+from devserver import DevServerError, innodb
 from fake_servers import FakeBench, FakeInstance, FakeProduct, run
 from made_up import LOGS, READ_LOADED, READS, read, written
 from pagehop_lab.analysis.case import Case
@@ -19,7 +19,7 @@ from pagehop_lab.run.servers import RunError
 from pagehop_lab.store import RunFolder
 from pagehop_lab.suites.point_reads import tables
 from pagehop_lab.suites.point_reads.cases import ReadCase
-from pagehop_lab.suites.point_reads.run import Embedded, with_cache
+from pagehop_lab.suites.point_reads.run import Embedded, start, with_cache
 from pagehop_lab.suites.server_results import ServerResults
 
 
@@ -139,6 +139,30 @@ def test_a_cache_is_as_large_as_the_memory_lets_it_be(name: str, tmp_path: Path)
         None if name == "store" else server.settings
     )
     assert name != "store" or server.options == {"cache_mib": 12}
+
+
+def test_a_server_that_does_not_start_with_a_small_cache_stays_for_the_other_sizes() -> None:
+    class InnoDb(innodb.Instance):
+        settings: dict[str, str] = {}  # noqa: RUF012
+        starts: list[str] = []  # noqa: RUF012
+
+        def __init__(self) -> None: ...
+
+        def configure(self, settings: Mapping[str, str]) -> None:
+            self.settings = dict(settings)
+
+        def start(self) -> None:
+            self.starts.append(self.settings["innodb_buffer_pool_size"])
+            if self.starts[-1] == "12M":
+                raise DevServerError("the server did not start; its log ends with: 65536 requires 20 MiB")
+
+    server = InnoDb()
+    with_cache(server, 12)
+    with pytest.raises(DevServerError, match="65536 requires 20 MiB"):
+        start(server, 24)
+    assert server.starts == ["12M", "24M"]
+    start(server, 24)
+    assert server.starts == ["12M", "24M", "24M"]
 
 
 def test_a_store_that_ends_loses_one_point_and_a_server_what_was_left(tmp_path: Path, product: FakeProduct) -> None:

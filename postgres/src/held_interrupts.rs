@@ -1,10 +1,10 @@
 //! Interrupts that are held back while the engine trains: a cancel ends the training first, so that
-//! insertions have no more to do with it, and then the statement.
+//! insertions no longer write into the new graph, and then the statement.
 //!
 //! They are served between two parts of the work ([`HeldInterrupts::look`]), and while it waits for
 //! a lock of the index ([`HeldInterrupts::serve`]), which another session may hold for long. The
 //! error of a cancel is kept until the engine has ended the training. No other error can come from
-//! an interrupt there, and all others go their way.
+//! an interrupt there, and all other errors are raised at once.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;

@@ -26,7 +26,7 @@ class Volume:
     def __init__(self, size_bytes: int, sector_bytes: int = 512) -> None:
         """DevServerError where there are no rights or no tools for it."""
         if os.geteuid() != 0:
-            raise DevServerError("a file system of its own takes root")
+            raise DevServerError("a file system of its own needs root")
         self.path = Path(tempfile.mkdtemp(prefix="pagehop-volume-"))
         self.sector_bytes = sector_bytes
         self._file = self.path.with_name(f"{self.path.name}.image")

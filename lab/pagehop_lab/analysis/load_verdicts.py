@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pagehop_lab.analysis.verdicts import OTHERS, OTHERS_MAX, Verdicts, stolen, throttled
+from pagehop_lab.analysis.verdicts import OTHERS, OTHERS_MAX, Verdicts, stolen, throttled, without_stolen
 
 # A client that is busy for more of a core's time measures itself, however many cores there are.
 CLIENT_SHARE_MAX = 0.5
@@ -66,6 +66,7 @@ def _others(raw: Mapping[str, Any]) -> str | None:
     if others is None and raw.get("busy_cores") is not None:
         own_us = raw["server_cpu_us_per_query"] + raw["client_cpu_us_per_query"]
         others, most = raw["busy_cores"] - own_us * raw["count"] / 1e6 / raw["elapsed_s"], "at most "
+    others = without_stolen(others, raw)
     if others is None or others <= OTHERS_MAX:
         return None
     disk = ", or with the disk for the kernel" if most else ""

@@ -148,10 +148,18 @@ def _waited(raw: Raw) -> str | None:
 
 
 def _others(raw: Raw) -> str | None:
-    busy = raw.get("other_busy_cores")
+    busy = without_stolen(raw.get("other_busy_cores"), raw)
     if busy is None or busy <= OTHERS_MAX:
         return None
     return f"{OTHERS} {busy:.2f} cores were busy with something else"
+
+
+def without_stolen(busy: float | None, raw: Raw) -> float | None:
+    """Cores that other work kept busy, without those that the host took.
+
+    The kernel's busy time includes these, and they have a note of their own.
+    """
+    return None if busy is None else max(busy - (raw.get("stolen_cores") or 0.0), 0.0)
 
 
 def stolen(raw: Raw) -> str | None:

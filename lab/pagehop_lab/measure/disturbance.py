@@ -23,19 +23,35 @@ class Disturbance:
 
     @staticmethod
     def so_far(proc: Path = _PROC, sys: Path = _SYS) -> Disturbance:
-        """A look now, which takes less than a millisecond."""
+        """The counters now; reading them takes less than a millisecond."""
         stolen = int((proc / "stat").read_text().split(maxsplit=9)[8])
-        counters = [
-            int(path.read_text())
-            for kind in ("core", "package")
-            for path in sys.glob(f"devices/system/cpu/cpu[0-9]*/thermal_throttle/{kind}_throttle_count")
-        ]
-        return Disturbance(time.monotonic(), stolen / os.sysconf("SC_CLK_TCK"), sum(counters) if counters else None)
+        return Disturbance(time.monotonic(), stolen / os.sysconf("SC_CLK_TCK"), _throttled(sys))
 
     def since(self, before: Disturbance) -> dict[str, Any]:
-        """What raw files have of it: of the whole stretch, preparations included."""
+        """The fields of the raw file, of the whole stretch, preparations included."""
         throttled = None
         if self.throttled_count is not None and before.throttled_count is not None:
             throttled = self.throttled_count - before.throttled_count
         elapsed_s = max(self.at_s - before.at_s, 1e-9)
         return {"stolen_cores": (self.stolen_s - before.stolen_s) / elapsed_s, "throttled_count": throttled}
+
+
+def _throttled(sys: Path) -> int | None:
+    """How often heat slowed a core or a package, together.
+
+    Each CPU of a core, and each of a package, counts the same event.
+    """
+    found: dict[tuple[str, ...], int] = {}
+    for cpu in sys.glob("devices/system/cpu/cpu[0-9]*"):
+        package, core = (_number(cpu / "topology" / name, cpu) for name in ("physical_package_id", "core_id"))
+        for kind, of in (("core", (package, core)), ("package", (package,))):
+            path = cpu / f"thermal_throttle/{kind}_throttle_count"
+            if path.exists():
+                key = (kind, *of)
+                found[key] = max(found.get(key, 0), int(path.read_text()))
+    return sum(found.values()) if found else None
+
+
+def _number(path: Path, cpu: Path) -> str:
+    """The number of a CPU's core or package; where it is not told, each CPU is its own."""
+    return path.read_text().strip() if path.exists() else cpu.name

@@ -128,8 +128,10 @@ def measure(
 
 
 def _profile(searches: Sequence[Search], rows: Sequence[Float32], others: Sequence[int], ask: Ask) -> dict[str, Any]:
-    """Asks once more, and looks where the time of this process and of the engine's goes."""
-    return profile.during([os.getpid(), *others], lambda: _phase(searches, rows, None, None, ask.profile_s))
+    """Asks once more, at the same rate, and looks where the time of this process and of the
+    engine's goes.
+    """
+    return profile.during([os.getpid(), *others], lambda: _phase(searches, rows, None, ask.rate, ask.profile_s))
 
 
 def _others(busy_s: float, elapsed_s: float) -> float | None:

@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,8 +106,9 @@ def client_share(cpu_s: float, elapsed_s: float, clients: int) -> float:
     return cpu_s / elapsed_s / min(clients, os.cpu_count() or 1)
 
 
-def kernel_threads_s() -> float | None:
-    """CPU seconds of the kernel's own threads, which serve disks; None where they are not seen.
+def kernel_threads_s() -> Mapping[int, float] | None:
+    """CPU seconds of each of the kernel's own threads, which serve disks; None where they are not
+    seen.
 
     A container has no view of them. They are counted in ticks.
     """
@@ -115,7 +116,18 @@ def kernel_threads_s() -> float | None:
         name = Path(f"/proc/{_KERNEL_THREADS}/comm").read_text().strip()
     except OSError:
         return None
-    return sum(map(ticks_s, family(_KERNEL_THREADS))) if name == _THEIR_NAME else None
+    return {one: ticks_s(one) for one in family(_KERNEL_THREADS)} if name == _THEIR_NAME else None
+
+
+def kernel_s(before: Mapping[int, float] | None, after: Mapping[int, float] | None) -> float | None:
+    """What the kernel's threads took between two looks; None where they are not seen.
+
+    A thread that ended in between takes its seconds with it, so the difference of two sums would be
+    too small, or below 0.
+    """
+    if before is None or after is None:
+        return None
+    return sum(max(taken - before.get(one, 0.0), 0.0) for one, taken in after.items())
 
 
 def other_cores(busy_s: float, own_s: float, kernel_s: float | None, elapsed_s: float) -> float | None:

@@ -52,8 +52,11 @@ def measure(
 
 
 def _profile(engine: Served, question: Question, dataset: Dataset, ask: Ask) -> dict[str, Any]:
-    """Asks once more, and looks where the server's time goes, new connections included."""
+    """Asks once more, at the same rate, and looks where the server's time goes, new connections
+    included.
+    """
     pid, length = engine.pid(), ["--seconds", f"{ask.profile_s:g}", "--warmup", "0"]
+    length += ["--rate", f"{ask.rate:g}"] if ask.rate else []
     return profile.during([] if pid is None else usage.family(pid), lambda: _run(question, dataset, ask, length))
 
 

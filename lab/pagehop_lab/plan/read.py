@@ -54,7 +54,7 @@ def on_sets(text: str, sets: Sequence[str]) -> str:
         if rows and not rows.isdigit():
             raise PlanError(f"--set {given}: NAME, or NAME=ROWS for the first rows of a set")
         # Of a generated set, rows are an option; of others, a part of the name.
-        is_made = rows and name.startswith("generated-")
+        is_made = rows and name.startswith(("generated-", "uniform-"))
         called = (
             [f'name = "{name}"', f"rows = {rows}"] if is_made else [f'name = "{"-".join(filter(None, (name, rows)))}"']
         )

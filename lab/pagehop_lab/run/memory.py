@@ -24,6 +24,8 @@ class Memory:
 
     mib: int
     _held: dict[ServerSpec, tuple[MemoryLimit, int]] = field(default_factory=dict)
+    _killed: dict[ServerSpec, int] = field(default_factory=dict)
+    """What the kernel had killed before the measurement that runs."""
 
     def hold(self, server: ServerSpec, instance: Any, data_bytes: int, stack: ExitStack) -> None:
         """Starts a server again within its limit, which ends with the stack.
@@ -43,8 +45,15 @@ class Memory:
             raise DevServerError(str(error)) from None
         self._held[server] = limit, data_bytes
 
+    def begin(self, server: ServerSpec) -> None:
+        """Called before each measurement: what was killed before is not why it fails."""
+        if server in self._held:
+            self._killed[server] = self._held[server][0].killed()
+
     def told(self, server: ServerSpec) -> dict[str, Any]:
-        """For the raw measurement: the limit, the most that was held, and the size of the data."""
+        """For the raw measurement: the limit, the most that was held since it began, which is in
+        all measurements of a repeat together, and the size of the data.
+        """
         if server not in self._held:
             return {}
         limit, data_bytes = self._held[server]
@@ -52,7 +61,8 @@ class Memory:
 
     def reason(self, server: ServerSpec, reason: str) -> str:
         """Why a measurement failed, if the limit may be why."""
-        killed = self._held[server][0].killed() if server in self._held else 0
-        if not killed:
+        # The kernel counts from the beginning of the limit on.
+        killed = self._held[server][0].killed() - self._killed.get(server, 0) if server in self._held else 0
+        if killed <= 0:
             return reason
         return f"{self.mib} MiB of memory did not suffice: the kernel killed {killed} of its processes ({reason})"

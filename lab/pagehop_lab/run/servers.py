@@ -260,6 +260,7 @@ class ServersRunner:
             # Not measured and not failed: the same command comes to it with another server.
             self.progress.skip(int(is_wanted))
             return
+        self._memory.begin(server)
         before = Disturbance.so_far()
         measured: dict[str, Any] | MeasureError
         try:
@@ -284,6 +285,8 @@ class ServersRunner:
         asked = {spec.server: held[spec.server] for spec in specs if held[spec.server].running}
         self.progress.skip(sum(is_wanted[spec.server] for spec in specs if spec.server not in asked))
         assert isinstance(self.bench, TurnsBench)
+        for server in asked:
+            self._memory.begin(server)
         before = Disturbance.so_far()
         measured = self.bench.in_turns(asked, case) if asked else {}
         taken = Disturbance.so_far().since(before)

@@ -29,6 +29,8 @@ LOCK = ".lock"
 _VERSION = 1
 _UNFINISHED = ".unfinished-"
 _WORDS_MAX = 90
+# What a machine may have other ones of before a run is at its end.
+_COMPILERS = "compilers"
 
 
 class StoreError(Exception):
@@ -50,6 +52,8 @@ class Record:
     """Why there is no measurement."""
     commit: str | None = None
     """Of the lab that wrote it, where that is known."""
+    compilers: str | None = None
+    """Those of the machine by then, where they are other ones than in `machine.json`."""
 
     @property
     def cell(self) -> str:
@@ -65,6 +69,7 @@ class RunFolder:
         self.path = path
         self._lock: BinaryIO | None = None
         self._commit: str | None = None
+        self._compilers: str | None = None
         self._records: dict[tuple[str, str], Record] = {}
         self.damaged: list[str] = []
         """Files that cannot be read; what they hold counts as not measured."""
@@ -92,10 +97,12 @@ class RunFolder:
                 raise StoreError(f"another run is at work in {path}") from None
             for leftover in path.rglob(f"{_UNFINISHED}*"):
                 leftover.unlink()
-            _same_machine(path / "machine.json", machine)
+            known = _same_machine(path / "machine.json", machine)
             _keep_plan(path, plan)
             folder = RunFolder(path)
             folder._lock, folder._commit = lock, commit
+            if known.get(_COMPILERS) is not None and machine.get(_COMPILERS) != known[_COMPILERS]:
+                folder._compilers = machine.get(_COMPILERS)
             try:
                 yield folder
             finally:
@@ -165,6 +172,8 @@ class RunFolder:
         content: dict[str, Any] = {"version": _VERSION, "attempt": attempt, "identity": identity, "failed": failed}
         if self._commit:
             content["commit"] = self._commit
+        if self._compilers:
+            content[_COMPILERS] = self._compilers
         with _full_disk(self.path):
             while True:
                 name = f"{_safe(words)}.{checksum(identity)}" + (f".{attempt}" if attempt > 1 else "")
@@ -189,8 +198,9 @@ class RunFolder:
         try:
             content = json.loads(file.read_text())
             identity = content["identity"]
-            raw, failed, commit = content["raw"] or {}, content["failed"], content.get("commit")
-            read = Record(kind, relative, content["attempt"], identity, raw, failed, commit)
+            raw, failed = content["raw"] or {}, content["failed"]
+            by = content.get("commit"), content.get(_COMPILERS)
+            read = Record(kind, relative, content["attempt"], identity, raw, failed, *by)
         except (OSError, ValueError, KeyError, TypeError):
             self.damaged.append(relative)
             return
@@ -242,19 +252,24 @@ def _publish_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         unfinished.unlink(missing_ok=True)
 
 
-def _same_machine(path: Path, machine: Mapping[str, Any]) -> None:
+def _same_machine(path: Path, machine: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What is known of the machine of a folder, which is this one."""
     if not path.exists():
         with _full_disk(path.parent):
             _publish(path, json.dumps(machine, indent=1).encode() + b"\n")
-        return
-    known = json.loads(path.read_text())
-    # Folders from before say less of the machine, and what is not known is no difference.
+        return machine
+    known: dict[str, Any] = json.loads(path.read_text())
+    # Folders from before say less of the machine, and what is not known is no difference. An
+    # upgrade of the compilers must not end a run that takes days: records say so instead.
     differing = [
-        name for name, now in machine.items() if now is not None and known.get(name) is not None and known[name] != now
+        name
+        for name, now in machine.items()
+        if name != _COMPILERS and now is not None and known.get(name) is not None and known[name] != now
     ]
     if differing:
         told = ", ".join(f"{name} was {known.get(name)} and is {machine[name]}" for name in differing)
         raise StoreError(f"{path.parent} was measured on another machine ({told}): choose another folder with --into")
+    return known
 
 
 def _keep_plan(path: Path, plan: str) -> None:

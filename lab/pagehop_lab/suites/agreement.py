@@ -98,7 +98,7 @@ def agreement_of_servers(first: ServerResults, second: ServerResults) -> Agreeme
         ratios += [ratio] if ratio is not None and not one[key].of.is_counted else []
         rows.append([
             Cell(group, group), Cell(server), Cell(unit), *(_repeats(found) for found in pair),
-            Cell.of(ratio.middle if ratio else None, ".3f"), Cell(ratio.shown(".3f") if ratio else "-"),
+            Cell.of(ratio.middle if ratio else None, ".3f"), Cell(_interval(ratio, one.get(key))),
             Cell(said, said, invalid=said in DISAGREE),
         ])  # fmt: skip
     columns = ("what", "server", "unit", "of the first", "of the second", "second / first", "95% interval", "verdict")
@@ -109,8 +109,19 @@ def agreement_of_servers(first: ServerResults, second: ServerResults) -> Agreeme
 def _of_servers(first: Found | None, second: Found | None) -> tuple[Interval | None, Verdict]:
     if first is None or second is None:
         return None, "only one has it"
-    ratio = unpaired(list(second.repeats.values()), list(first.repeats.values()))
+    # What is counted without a clock needs no repeats: one tells.
+    ratio = (
+        Interval.of([second.middle / first.middle], is_counted=True)
+        if first.of.is_counted
+        else unpaired(list(second.repeats.values()), list(first.repeats.values()))
+    )
     return ratio, verdict(first.middle, second.middle, ratio)
+
+
+def _interval(ratio: Interval | None, found: Found | None) -> str:
+    if ratio is None or found is None:
+        return "-"
+    return "counted" if found.of.is_counted else ratio.shown(".3f")
 
 
 def _repeats(found: Found | None) -> Cell:
@@ -124,7 +135,7 @@ def _repeats(found: Found | None) -> Cell:
 _TITLE = "Do the runs agree?"
 _NOTE = (
     f"Figures within {TOLERANCE:.0%} agree; beyond that they differ, or it cannot be told where the 95% interval of "
-    "their ratio (Welch's t over the repeats) holds 1."
+    "their ratio (Welch's t over the repeats) holds 1. What is counted without a clock has no interval."
 )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pagehop_lab.analysis.coverage import Coverage
 from pagehop_lab.analysis.verdicts import OTHERS, THROTTLED
-from pagehop_lab.suites.latest import LAB
+from pagehop_lab.suites.latest import COMPILERS, LAB
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.server_results import ServerResults
 from pagehop_lab.suites.table import Section
@@ -35,6 +35,7 @@ _COUNTED = {
     OTHERS: "while other work took a part of the machine",
     THROTTLED: "while heat slowed the processor",
     LAB: "by another commit of the lab than the rest",
+    COMPILERS: "after the compilers of the machine had changed",
 }
 
 
@@ -103,7 +104,7 @@ class Ratios:
     @property
     def mostly_uncertain(self) -> bool:
         """Whether the run leaves more open than it tells, so that its page may not be green."""
-        return 2 * self.uncertain > self.count
+        return 2 * (self.uncertain + self.once) > self.count
 
 
 def state_of(

@@ -12,6 +12,8 @@ from pagehop_lab.store import Record, RunFolder
 
 LAB = "lab:"
 """How a note on another commit of the lab begins."""
+COMPILERS = "compilers:"
+"""How a note on other compilers begins."""
 
 
 def current(folder: RunFolder, subject: str) -> dict[str, str]:
@@ -56,6 +58,11 @@ def of_another_lab(record: Record, usual: str | None) -> tuple[str, ...]:
     if record.commit is None or record.commit == usual:
         return ()
     return (f"{LAB} this was measured at {record.commit}, and most of this folder at {usual}",)
+
+
+def by_other_compilers(record: Record) -> tuple[str, ...]:
+    """A note on a record that was made after the machine's compilers had changed."""
+    return (f"{COMPILERS} this machine had {record.compilers} by then",) if record.compilers else ()
 
 
 def _is_current(record: Record, versions: Mapping[str, str], subject: str) -> bool:

@@ -10,16 +10,13 @@ from pagehop_lab.suites.table import Cell
 
 NOTE = (
     "The interval is Student's t over the repeats, 95%; pointing at a figure shows it. A figure with ? is not valid: "
-    "its repeats disagree by more than it differs from 1."
+    "its repeats disagree by more than it differs from 1, or there is only one repeat."
 )
 
 
 def is_valid(found: Interval) -> bool:
-    """Whether a ratio is certain.
-
-    One repeat says nothing about that, and most published figures are one.
-    """
-    return found.said != "cannot be told"
+    """Whether a ratio is certain, which one repeat cannot say."""
+    return found.said not in ("cannot be told", "one repeat")
 
 
 def rounded(found: Interval) -> Decimal:
@@ -28,16 +25,17 @@ def rounded(found: Interval) -> Decimal:
 
 
 def ratio_cell(found: Interval | None, file: str = "", title: str = "", *, is_base: bool = False) -> Cell:
-    """A ratio in a table, in a color where it is surely beyond 5%.
+    """A ratio in a table, with the class of what is surely below 0.95 or above 1.05.
 
-    That of the base to itself says nothing, and does not count among the ratios of a run.
+    A table with shades (`is_heat`) has those of `report/heat.py` instead. That of the base to
+    itself says nothing, and does not count among the ratios of a run.
     """
     if found is None:
         return Cell("-")
     figure = rounded(found)
     said = "" if is_base else found.said
     told = "; ".join(filter(None, [found.shown(), title]))
-    if not is_valid(found):
+    if not is_base and not is_valid(found):
         return Cell(f"{figure}?", None, file, told, invalid=True, said=said)
     shown = tone(float(figure)) if found.is_apart else ""
     return Cell(f"{figure}", float(figure), file, told, tone=shown, said=said, is_apart=found.is_apart)

@@ -2,7 +2,8 @@
 
 Counting begins before the clients connect and ends after they are gone, because servers report some
 counters only at the end of a connection. Each log has a file system of its own, so its disk sees
-nothing else.
+nothing else. CPU is counted only until the clients are gone: writing back what they left is no part
+of their time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,14 @@ from typing import Any
 
 from pagehop_lab.machine import counters
 from pagehop_lab.measure.oltp import MeasureError, reason
-from pagehop_lab.measure.processes import Cost, client_share, cost, kernel_threads_s, machine_busy_s, other_cores
+from pagehop_lab.measure.processes import (
+    ServerLook,
+    client_share,
+    kernel_s,
+    kernel_threads_s,
+    machine_busy_s,
+    other_cores,
+)
 from pagehop_lab.measure.storage import Counters
 from pagehop_lab.measure.tracing import ISSUED, Trace
 from pagehop_lab.measure.usage import family
@@ -83,6 +91,7 @@ def measure(asked: Asked) -> dict[str, Any]:
         begun = time.monotonic()
         wall = time.time()
         commits, qps, client_cpu_s = _run(asked)
+        ended = _Spent.so_far(asked.pid)
         elapsed_s = time.monotonic() - begun
         jump_s = time.time() - wall - elapsed_s
         if asked.write_back is not None:
@@ -91,43 +100,55 @@ def measure(asked: Asked) -> dict[str, Any]:
         after = _look(asked)
         logs = [_log(log, before, after, traces.get(log.name)) for log in asked.logs]
     own = {name: value - before.own.get(name, 0) for name, value in after.own.items()}
-    work, busy_s = after.work - before.work, after.busy_s - before.busy_s
-    kernel_s = None if before.kernel_s is None or after.kernel_s is None else after.kernel_s - before.kernel_s
+    work, moved = ended.server - before.spent.server, after.spent.server - before.spent.server
+    busy_s = ended.busy_s - before.spent.busy_s
+    others = other_cores(busy_s, work.cpu_s + client_cpu_s, kernel_s(before.spent.kernel_s, ended.kernel_s), elapsed_s)
     return {
         "errors": 0, "count": commits, "elapsed_s": elapsed_s, "qps": qps, "clients": asked.clients,
         "commit_bytes": asked.commit_bytes, "payload_bytes": commits * asked.commit_bytes, "logs": logs,
         "own_counters": own,
         **({} if asked.write_back is None else {"pages": written_back(own)}),
         "kernel": {
-            "write_syscall_bytes": after.syscall_bytes - before.syscall_bytes, "write_bytes": work.bytes_written,
+            "write_syscall_bytes": after.syscall_bytes - before.syscall_bytes, "write_bytes": moved.bytes_written,
             "data_bytes": None if asked.data_written is None else own[asked.data_written],
         },
         "server_cpu_us_per_query": work.cpu_s / commits * 1e6, "client_cpu_us_per_query": client_cpu_s / commits * 1e6,
-        "server_switches_per_query": None, "bytes_read_per_query": work.bytes_read / commits,
-        "bytes_written_per_query": work.bytes_written / commits, "storage_reads_per_query": None,
+        "server_switches_per_query": None, "bytes_read_per_query": moved.bytes_read / commits,
+        "bytes_written_per_query": moved.bytes_written / commits, "storage_reads_per_query": None,
         "client_share_of_machine": client_cpu_s / elapsed_s / (os.cpu_count() or 1),
         "client_share_of_core": client_share(client_cpu_s, elapsed_s, asked.clients),
-        "other_busy_cores": other_cores(busy_s, work.cpu_s + client_cpu_s, kernel_s, elapsed_s),
-        "busy_cores": busy_s / elapsed_s,
+        "other_busy_cores": others, "busy_cores": busy_s / elapsed_s,
         "clock_jump_s": jump_s, "slowed": 0.0,
     }  # fmt: skip
 
 
 @dataclass(frozen=True)
+class _Spent:
+    """What server and machine have spent so far."""
+
+    server: ServerLook
+    busy_s: float
+    kernel_s: Mapping[int, float] | None
+
+    @staticmethod
+    def so_far(server: int) -> _Spent:
+        return _Spent(ServerLook(server), machine_busy_s(), kernel_threads_s())
+
+
+@dataclass(frozen=True)
 class _Look:
     own: Mapping[str, float]
-    work: Cost
+    spent: _Spent
     syscall_bytes: int
     disks: Mapping[str, Counters | None]
-    busy_s: float
-    kernel_s: float | None
 
 
 def _look(asked: Asked) -> _Look:
-    members = family(asked.pid)
+    # The server's own counters first: what they cost is not the clients'.
+    own = asked.counters()
     return _Look(
-        asked.counters(), cost(members), sum(counters.io_counter("wchar", one) for one in members),
-        {log.name: Counters.of(log.folder) for log in asked.logs}, machine_busy_s(), kernel_threads_s(),
+        own, _Spent.so_far(asked.pid), sum(counters.io_counter("wchar", one) for one in family(asked.pid)),
+        {log.name: Counters.of(log.folder) for log in asked.logs},
     )  # fmt: skip
 
 

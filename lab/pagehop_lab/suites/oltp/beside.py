@@ -11,6 +11,7 @@ import math
 import re
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pagehop_lab.analysis.relative import ratio
 from pagehop_lab.suites.paired_servers import over
@@ -136,7 +137,8 @@ def _cells(results: ServerResults, pairs: Sequence[Pair]) -> Table:
             known = case in theirs.qps and case in base.qps
             published = float(ratio(theirs.qps[case], base.qps[case])) if known else None
             row += [
-                ratio_cell(over(results, facts.name, results.base, case)),
+                # The table of relative rates has it, too, and counts among the run's ratios.
+                replace(ratio_cell(over(results, facts.name, results.base, case)), said=""),
                 Cell.of(published, ".2f", file=theirs.file, title=f"published: {theirs.source}"),
             ]
     note = f"QPS over that of {results.base}; to the right of each the published ratio, rounded as it was printed."

@@ -81,7 +81,8 @@ def groups(results: ServerResults) -> Table:
             ])  # fmt: skip
     note = f"QPS over that of {results.base}, rounded to two decimals for each test before it is summed up; stdev is a "
     note += (
-        "sample's. All tests count. Uncertain: tests whose repeats disagree by more than they differ, with a ? below."
+        "sample's. All tests count. Uncertain: tests with a ? below, whose repeats disagree by more than they differ, "
+        "or that have one repeat."
     )
     columns = ("server", "group", "min", "max", "avg", "median", "stdev", "uncertain")
     return Table("groups", "Relative QPS by group", columns, rows, note)
@@ -156,12 +157,14 @@ def found_changes(results: ServerResults, name: str, table: str, title: str) -> 
                 *(Cell.of(_percent(results, before, after, case, each), "+.1f") for each in figures.values()),
                 Cell.of(change.p, ".1e" if change.p < 0.001 else ".3f"),
             ])  # fmt: skip
-    short = sum(not tested.can_tell for tested in known.values())
+    # The level is divided by those alone.
+    tell = sum(tested.can_tell for tested in known.values())
+    short = len(known) - tell
     in_turns = sum(tested.in_blocks for tested in known.values())
     note = (
         "Student's t over all repeats in the order of the servers. Change is from all servers before to all from there "
         "on, each side up to its next change; the three columns after it compare the two neighbors. p is how often "
-        f"chance gives as large a t in one test. A change is listed if it passes Holm's step-down over {len(known)} "
+        f"chance gives as large a t in one test. A change is listed if it passes Holm's step-down over {tell} "
         f"tests and both figures: where nothing changed, one run in {1 / LEVEL:.0f} has any line here or in the other "
         "table."
     )
@@ -171,9 +174,7 @@ def found_changes(results: ServerResults, name: str, table: str, title: str) -> 
         note += f" {short} tests have too few repeats for any change to be told from chance."
     columns = ("test", "before", "after", "change %", *figures, "p")
     # A table without rows is not shown; that nothing changed is worth a line.
-    shown = rows or [
-        [Cell("no test changed" if not short else "nothing can be told"), *[Cell("-")] * (len(columns) - 1)]
-    ]
+    shown = rows or [[Cell("no test changed" if tell else "nothing can be told"), *[Cell("-")] * (len(columns) - 1)]]
     return Table(table, title, columns, shown, note)
 
 

@@ -69,7 +69,7 @@ def profiles(results: Results, dataset: str) -> Table:
     note = "Cores are those that the engine kept busy. The disk is the one under the engine's files, with whatever "
     note += "else uses it. KiB of reads and of writes are the requests by size, brought down to powers of two, the "
     note += "most frequent first; a read is random if it does not begin where one of the last 32 ended. Both are from "
-    note += "the kernel's trace, which takes root. The phase of a search has its warming up, and the start of a client."
+    note += "the kernel's trace, which needs root. The phase of a search has its warming up, and the start of a client."
     return Table(f"profiles-{dataset}", "Phases and what they ask of the disk", columns, rows, note)
 
 

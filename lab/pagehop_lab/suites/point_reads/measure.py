@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from pagehop_lab.measure.oltp import lines
-from pagehop_lab.measure.processes import Cost, client_share, cost, kernel_threads_s, machine_busy_s, other_cores
+from pagehop_lab.measure.processes import (
+    Cost,
+    client_share,
+    cost,
+    kernel_s,
+    kernel_threads_s,
+    machine_busy_s,
+    other_cores,
+)
 from pagehop_lab.measure.storage import Counters
 from pagehop_lab.suites.point_reads.cases import WINDOW_S, settled
 
@@ -50,7 +58,8 @@ class _Look:
     work: Cost
     client: Cost
     busy_s: float
-    kernel_s: float | None
+    kernel_s: Mapping[int, float] | None
+    """Of each of its threads."""
     disk: Counters | None
     own: dict[str, float]
     """What the engine counts itself."""
@@ -130,8 +139,8 @@ def _ticks(process: subprocess.Popen[bytes], who: str, told: _Told, late: float)
 def _look(asked: Asked, members: Sequence[int], client: int) -> _Look:
     own = asked.counters()
     disk = Counters.of(asked.folder)
-    busy_s, kernel_s = machine_busy_s(), kernel_threads_s()
-    return _Look(time.monotonic(), time.time(), cost(members), cost([client]), busy_s, kernel_s, disk, own)
+    busy_s, threads_s = machine_busy_s(), kernel_threads_s()
+    return _Look(time.monotonic(), time.time(), cost(members), cost([client]), busy_s, threads_s, disk, own)
 
 
 def _raw(first: _Look, last: _Look, qps: float, count: int, client_us: float | None, clients: int) -> dict[str, Any]:
@@ -154,7 +163,6 @@ def _raw(first: _Look, last: _Look, qps: float, count: int, client_us: float | N
             "in_flight": (last.disk.waiting_ms - first.disk.waiting_ms) / 1e3 / elapsed_s,
         }  # fmt: skip
     busy_s = last.busy_s - first.busy_s
-    kernel_s = None if first.kernel_s is None or last.kernel_s is None else last.kernel_s - first.kernel_s
     return {
         "errors": 0, "count": count, "elapsed_s": elapsed_s, "qps": qps,
         "server_cpu_us_per_query": server_cpu_s / reads * 1e6,
@@ -168,7 +176,7 @@ def _raw(first: _Look, last: _Look, qps: float, count: int, client_us: float | N
         "own_counters": {name: (value - first.own.get(name, 0)) / reads for name, value in last.own.items()},
         "client_share_of_machine": client_cpu_s / elapsed_s / cores,
         "client_share_of_core": client_share(client_cpu_s, elapsed_s, clients),
-        "other_busy_cores": other_cores(busy_s, own_s, kernel_s, elapsed_s),
+        "other_busy_cores": other_cores(busy_s, own_s, kernel_s(first.kernel_s, last.kernel_s), elapsed_s),
         "busy_cores": busy_s / elapsed_s,
         "clock_jump_s": (last.wall_s - first.wall_s) - elapsed_s,
         "slowed": 0.0,

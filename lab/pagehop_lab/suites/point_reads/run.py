@@ -96,6 +96,20 @@ def with_cache(server: Any, mib: int) -> None:
         server.configure({"shared_buffers": f"{mib}MB"})
 
 
+def start(server: Any, usual_mib: int) -> None:
+    """Starts a server. One that does not start with its cache runs with its usual one afterwards.
+
+    A cache that goes with one size of memory may be too small for the server's pages. The other
+    sizes are measured all the same. DevServerError says why it did not start.
+    """
+    try:
+        server.start()
+    except DevServerError:
+        with_cache(server, usual_mib)
+        server.start()
+        raise
+
+
 def within(limit: MemoryLimit, asked: point_reads.Asked) -> dict[str, Any]:
     """A measurement within a limit of memory, which may be why it fails."""
     try:
@@ -221,7 +235,7 @@ class PointReads:
                 else:
                     server.stop()
                     forget(place.folder)
-                    server.start()
+                    start(server, self.plan.configuration.cache_mib)
                     limit.enter(family(server.pid))
                 raw = within(limit, asked)
         except (DevServerError, EngineError) as error:
