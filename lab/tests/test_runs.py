@@ -58,9 +58,14 @@ def points_of(results: Results, engine: str) -> list[Point]:
     return [point for point in results.points if point.engine == engine]
 
 
+def kinds(point: Point) -> set[str]:
+    """The kinds of verdicts on a point."""
+    return {reason.partition(":")[0] for reason in point.wrong}
+
+
 def reasons(results: Results, engine: str) -> set[str]:
     """The kinds of verdicts on an engine."""
-    return {reason.partition(":")[0] for point in points_of(results, engine) for reason in point.wrong}
+    return set().union(*(kinds(point) for point in points_of(results, engine)))
 
 
 def failures(results: Results, engine: str) -> set[str]:
@@ -95,10 +100,10 @@ def test_an_honest_engine_is_measured(whole: tuple[Results, str]) -> None:
 def test_what_an_engine_does_wrong_makes_its_figures_invalid(
     whole: tuple[Results, str], engine: str, kind: str
 ) -> None:
-    results, _ = whole
-    assert len(points_of(results, engine)) == 4
-    assert reasons(results, engine) == {kind}
-    assert all(point.wrong for point in points_of(results, engine))
+    points = points_of(whole[0], engine)
+    assert len(points) == 4
+    # A busy machine may add verdicts of its own.
+    assert all(kind in kinds(point) for point in points)
 
 
 def test_wrong_answers_have_low_recall_and_are_no_winner(whole: tuple[Results, str]) -> None:
