@@ -26,9 +26,13 @@ pub(crate) fn map<R: Send>(threads: usize, count: usize, f: impl Fn(usize) -> R 
     };
     std::thread::scope(|scope| {
         let spawn = |_| Builder::new().spawn_scoped(scope, work).ok();
-        let workers: Vec<_> = (1..threads.min(count)).map_while(spawn).collect();
+        // This thread only waits: with its results between their large blocks of memory, a build of
+        // 1,536 dimensions took a quarter more.
+        let workers: Vec<_> = (0..threads.min(count)).map_while(spawn).collect();
         let mut keep = |mine: Vec<(usize, R)>| mine.into_iter().for_each(|(i, r)| results[i] = Some(r));
-        keep(work());
+        if workers.is_empty() {
+            keep(work());
+        }
         for worker in workers {
             keep(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
