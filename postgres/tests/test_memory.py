@@ -43,8 +43,10 @@ def scatter(connection: psycopg.Connection, rows: int, kind: str = "vector", dim
     )
 
 
-def queries(connection: psycopg.Connection) -> list[str]:
-    return [str(row[0]) for row in run(connection, "SELECT embedding FROM items WHERE id % 701 = 3 ORDER BY id")]
+def queries(connection: psycopg.Connection, apart: int = 701) -> list[str]:
+    """Vectors of the table, one in `apart`."""
+    rows = run(connection, f"SELECT embedding FROM items WHERE id % {apart} = 3 ORDER BY id")
+    return [str(row[0]) for row in rows]
 
 
 def build(connection: psycopg.Connection, operators: str = "vector_l2_ops") -> None:

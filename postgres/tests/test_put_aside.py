@@ -85,7 +85,8 @@ def test_an_index_of_rows_put_aside_is_as_good(connect: Connect, operators: str,
         assert (put_aside(connection, sql) > 4) == (memory != "256")
         assert not any("no longer fits" in line for line in said)
         assert_no_temporary_files(connection)
-        found[memory] = recall(connection, queries(connection), operator)
+        # Of 35 queries two equal indexes may find .02 more or less.
+        found[memory] = recall(connection, queries(connection, apart=97), operator)
         pages[memory] = number(connection, "SELECT pg_relation_size('items_embedding')")
         report = check(connection)
         assert (report["nodes"], report["anchored"], ask(connection, "pagehop_info")["trained_rows"]) == (ROWS,) * 3
