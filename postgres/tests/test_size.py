@@ -75,7 +75,7 @@ def test_canceled_trainings_by_vacuum_use_their_pages_again(connect: Connect) ->
     # It sleeps while it writes the new graph, so that there is one when it is canceled.
     run(connection, "SET vacuum_cost_delay = 5; SET vacuum_cost_limit = 100")
     for at in range(FAILURES):
-        after = 1000
+        after = 300
         while canceled(connection, "VACUUM items", after) and number(connection, PAGES) == before and after < 8000:
             # On a slow machine it was not as far. Longer steps could miss the time of writing.
             after = after * 5 // 4
