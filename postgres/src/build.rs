@@ -8,7 +8,9 @@
 
 use std::ops::ControlFlow;
 
-use pagehop_engine::{BuildOptions, CreateOptions, Error, Progress, RowIds, Value, build_memory_bytes};
+use pagehop_engine::{
+    BuildOptions, CreateOptions, Error, Progress, RowIds, Value, build_memory_bytes, calibration_memory_bytes,
+};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
@@ -148,8 +150,8 @@ unsafe fn write_index(index: pg_sys::Relation, budget: &Budget, mut rows: Spill)
         if !sample.is_all() {
             add_others(index, &mut rows, sample)?;
         }
+        let beside = calibration_memory_bytes(rows.len() as u64, budget.dim);
         drop(rows);
-        let beside = memory::calibration_bytes(budget.dim);
         calibrate::new_index(index, budget.threads, budget.bytes.saturating_sub(beside))?;
         if sink::needs_wal(index) {
             sink::log(index, pg_sys::ForkNumber::MAIN_FORKNUM);

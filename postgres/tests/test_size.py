@@ -1,15 +1,17 @@
-"""The size of an index after operations that failed: what VACUUM frees serves the next ones."""
+"""The size of an index after operations that failed: what VACUUM frees serves the next ones.
+
+That of canceled trainings is in test_training.py: their pages serve rows, and no other training.
+"""
 
 from __future__ import annotations
 
 from contextlib import suppress
 
 import psycopg
-import pytest
 from psycopg import errors
 
 from tests.items import Connect, create, everything, fill, number, run, value, vectors
-from tests.test_training import PAGES, TRAINED, grow
+from tests.test_training import PAGES
 
 # Times that an operation fails: at first it may take pages, and then it must do with those.
 FAILURES = 6
@@ -64,38 +66,6 @@ def test_failed_insertions_leave_no_pages_that_vacuum_does_not_free(connect: Con
     run(connection, add)
     assert number(connection, PAGES) <= most
     assert len(everything(connection)) == 4500
-
-
-def test_canceled_trainings_by_vacuum_use_their_pages_again(connect: Connect) -> None:
-    connection = connect()
-    create(connection)
-    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
-    grow(connection, vectors(7000, seed=1))
-    before, sizes = number(connection, PAGES), []
-    # It sleeps while it writes the new graph, so that there is one when it is canceled.
-    run(connection, "SET vacuum_cost_delay = 5; SET vacuum_cost_limit = 100")
-    for at in range(FAILURES):
-        after = 300
-        while canceled(connection, "VACUUM items", after) and number(connection, PAGES) == before and after < 8000:
-            # On a slow machine it was not as far. Longer steps could miss the time of writing.
-            after = after * 5 // 4
-        if number(connection, TRAINED) >= 7000:
-            pytest.skip("a training ended between two timeouts")
-        sizes.append(number(connection, PAGES))
-        run(connection, f"DELETE FROM items WHERE id = {at}")
-    assert max(sizes) > 1.3 * before, "it was canceled before it had a new graph"
-    run(connection, "SET vacuum_cost_delay = 0")
-    run(connection, "VACUUM items")
-    assert number(connection, TRAINED) == 7000 - FAILURES
-    # Pages of a graph that was given up serve the next training but one, as another transaction
-    # must be over by then. So there are at most three graphs, however often it is canceled.
-    assert max(*sizes, number(connection, PAGES)) <= 3.3 * before, (before, sizes)
-    # The pages of the old graph serve later rows, once a later transaction is over.
-    run(connection, "DELETE FROM items WHERE id = 6999")
-    run(connection, "VACUUM items")
-    pages = number(connection, PAGES)
-    grow(connection, vectors(3000, seed=4), first=20_000)
-    assert number(connection, PAGES) == pages
 
 
 def test_a_canceled_reindex_leaves_the_index_and_nothing_else(connect: Connect) -> None:

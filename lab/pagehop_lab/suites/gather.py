@@ -16,14 +16,7 @@ from pagehop_lab.plan import Plan
 from pagehop_lab.plan.grid import IndexSpec, Picked, PointSpec, everything
 from pagehop_lab.store import Record, RunFolder, cell
 from pagehop_lab.suites.head import made_by
-from pagehop_lab.suites.latest import (
-    by_other_compilers,
-    current,
-    latest,
-    of_another_lab,
-    of_another_version,
-    usual_commit,
-)
+from pagehop_lab.suites.latest import current, latest, notes, usual_commit
 from pagehop_lab.suites.results import Build, EngineFacts, Results
 
 
@@ -130,12 +123,7 @@ def _point(
     raw = record.raw
     judged = judge(raw)
     wrong = (*judged.wrong, betrayed) if betrayed else judged.wrong
-    noted = (
-        *judged.noted,
-        *of_another_version(record, versions, "engine"),
-        *of_another_lab(record, usual),
-        *by_other_compilers(record),
-    )
+    noted = (*judged.noted, *notes(record, versions, "engine", usual))
     recall = raw["recall"][RECALL_NAMES[plan.recall]] if raw["recall"] else 0.0
     return Point(
         spec.index.dataset.name, spec.index.engine.name, options_of(spec.index.build), options_of(spec.search),

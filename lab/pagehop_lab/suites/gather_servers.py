@@ -9,14 +9,7 @@ from pagehop_lab.analysis.load_verdicts import judge_load
 from pagehop_lab.plan.servers import CaseSpec, ServersPlan, everything, told
 from pagehop_lab.store import Record, RunFolder, cell
 from pagehop_lab.suites.head import made_by
-from pagehop_lab.suites.latest import (
-    by_other_compilers,
-    current,
-    latest,
-    of_another_lab,
-    of_another_version,
-    usual_commit,
-)
+from pagehop_lab.suites.latest import current, latest, notes, usual_commit
 from pagehop_lab.suites.server_results import Measured, Published, ServerFacts, ServerResults
 
 
@@ -60,12 +53,7 @@ def _measured(
     spec: CaseSpec, record: Record, statements: int | None, versions: Mapping[str, str], usual: str | None
 ) -> Measured:
     judged = judge_load(record.raw)
-    noted = (
-        *judged.noted,
-        *of_another_version(record, versions, "server"),
-        *of_another_lab(record, usual),
-        *by_other_compilers(record),
-    )
+    noted = (*judged.noted, *notes(record, versions, "server", usual))
     if statements is not None and record.identity.get("statements") != statements:
         noted = (*noted, "statements: older ones, which are not the published ones in all tests")
     return Measured(

@@ -39,7 +39,19 @@ def latest(records: Sequence[Record], versions: Mapping[str, str], subject: str)
     return {record.cell: record for record in sorted(records, key=rank)}
 
 
-def of_another_version(record: Record, versions: Mapping[str, str], subject: str) -> tuple[str, ...]:
+def notes(record: Record, versions: Mapping[str, str], subject: str, usual: str | None) -> tuple[str, ...]:
+    """What a record has that the rest of its folder has not: version, commit of the lab, compilers.
+
+    `usual` is the commit of most records.
+    """
+    return (
+        *_of_another_version(record, versions, subject),
+        *_of_another_lab(record, usual),
+        *_by_other_compilers(record),
+    )
+
+
+def _of_another_version(record: Record, versions: Mapping[str, str], subject: str) -> tuple[str, ...]:
     """A note on a record of another version. It stays until the same command measures it again."""
     if _is_current(record, versions, subject):
         return ()
@@ -53,14 +65,14 @@ def usual_commit(records: Iterable[Record]) -> str | None:
     return known.most_common(1)[0][0] if known else None
 
 
-def of_another_lab(record: Record, usual: str | None) -> tuple[str, ...]:
+def _of_another_lab(record: Record, usual: str | None) -> tuple[str, ...]:
     """A note on a record that another commit of the lab made than most records of its folder."""
     if record.commit is None or record.commit == usual:
         return ()
     return (f"{LAB} this was measured at {record.commit}, and most of this folder at {usual}",)
 
 
-def by_other_compilers(record: Record) -> tuple[str, ...]:
+def _by_other_compilers(record: Record) -> tuple[str, ...]:
     """A note on a record that was made after the machine's compilers had changed."""
     return (f"{COMPILERS} this machine had {record.compilers} by then",) if record.compilers else ()
 

@@ -4,7 +4,6 @@
 //! of the server. So a large need is tested first: if the system refuses it, that is an error like
 //! any other.
 
-use pagehop_engine::CALIBRATION_SAMPLES_MAX;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
@@ -61,10 +60,4 @@ pub(crate) fn refuse(bytes: usize) -> ! {
 pub(crate) fn query_bytes(dim: usize, k: usize, rows: u64) -> u64 {
     let nearest = 16 * (k as u64).min(rows.saturating_mul(VERSIONS_MAX));
     QUERY_BYTES + COMPONENT_BYTES * dim as u64 + nearest
-}
-
-/// The most bytes that a calibration by rows of the index takes beside its pages: its
-/// queries, few of them for more than a hundred rows.
-pub(crate) fn calibration_bytes(dim: usize) -> u64 {
-    CALIBRATION_SAMPLES_MAX as u64 * query_bytes(dim, 100, 100)
 }

@@ -29,7 +29,7 @@ pub const CALIBRATION_QUERIES_MIN: usize = 50;
 const SAMPLES_FEW: usize = 256;
 const SAMPLES_MAX: usize = 1024;
 /// Largest number of all samples. Those without exact answers are judged by self-agreement.
-pub const CALIBRATION_SAMPLES_MAX: usize = 8000;
+const ALL_SAMPLES_MAX: usize = 8000;
 /// At most one sample without an exact answer per this many rows.
 const ROWS_PER_MORE: u64 = 16;
 /// At most one sample with an exact answer per this many rows, up to [`SAMPLES_FEW`] and beyond.
@@ -125,7 +125,7 @@ impl<P: Pages> Index<P> {
 fn sample_counts(rows: u64) -> (usize, usize) {
     let few = SAMPLES_FEW.min((rows / ROWS_PER_SAMPLE) as usize);
     let some = few.max(SAMPLES_MAX.min((rows / ROWS_PER_FURTHER) as usize));
-    (some, (CALIBRATION_SAMPLES_MAX - some).min((rows / ROWS_PER_MORE) as usize))
+    (some, (ALL_SAMPLES_MAX - some).min((rows / ROWS_PER_MORE) as usize))
 }
 
 /// Memory of a calibration by rows of an index of `rows` rows, in bytes, about, without that of
