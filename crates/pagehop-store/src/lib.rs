@@ -26,6 +26,7 @@
 //! - `build/`: new files. `build_index.rs` builds, `new_file.rs` takes pages, `whole_file.rs` names
 //!   the file when it is complete, `unfinished.rs` reads it back before that, `scratch_files.rs`
 //!   are temporary files of a build, `kept_work.rs` what is left of one that was killed,
+//!   `page_cache.rs` and `freed_memory.rs` keep a build to its memory,
 //!   `storage_sink.rs` is the same as `new_file.rs` for a simulation.
 //! - `log/`: the log file, its blocks and records, recovery, and the newest version of a page.
 //! - `cache/`: `frames.rs` memory, `pool.rs` page table and eviction, `epoch.rs` who may still look

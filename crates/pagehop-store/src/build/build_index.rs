@@ -4,6 +4,7 @@ use std::path::Path;
 
 use pagehop_engine::{BuildOptions, BuildReport, Error, OnProgress, VectorSource};
 
+use crate::build::freed_memory;
 use crate::build::new_file::NewIndexFile;
 
 /// Builds an index over all rows of `source` at `path`.
@@ -27,6 +28,13 @@ pub fn build(
     progress: OnProgress<'_>,
 ) -> Result<BuildReport, Error> {
     let mut sink = NewIndexFile::create(path, overwrite)?.keep_work();
+    let mut phase = "";
+    let progress: OnProgress<'_> = &mut |now| {
+        if std::mem::replace(&mut phase, now.phase) != now.phase {
+            freed_memory::return_to_system();
+        }
+        progress(now)
+    };
     let report = pagehop_engine::build(source, options, &mut sink, progress)?;
     if options.calibrate {
         let shape = (report.rows, source.dim());

@@ -10,6 +10,7 @@ use pagehop_engine::{
     calibration_memory_bytes,
 };
 
+use crate::build::freed_memory;
 use crate::build::kept_work::KeptWork;
 use crate::build::unfinished::UnfinishedPages;
 use crate::build::whole_file::WholeFile;
@@ -18,9 +19,12 @@ use crate::header::Identity;
 use crate::index_file::IndexFile;
 use crate::process::attach::Replacing;
 
-/// Share of the memory for a calibration's cache that the allocator may still have from the build,
-/// as 1/n: of 12,000 rows of 1,536 dimensions it is a fifth.
-const ALLOCATOR_SHARE: u64 = 4;
+/// Share of the memory beside a calibration that its estimate leaves out, as 1/n: stacks and
+/// answers of threads, and the cache's table of pages. Of 12,000 rows of 1,536 dimensions they
+/// take a twelfth.
+const OTHERS_SHARE: u64 = 8;
+/// Least share that the cache gets, as 1/n, however much the process still has from the build.
+const CACHE_SHARE_MIN: u64 = 4;
 /// Bytes collected before they are written.
 const WRITE_BYTES: usize = 1 << 20;
 
@@ -34,6 +38,8 @@ pub struct NewIndexFile {
     complete: bool,
     /// By which a log knows the index it belongs to.
     identity: Identity,
+    /// Memory of the process before the build.
+    held_bytes: u64,
 }
 
 impl NewIndexFile {
@@ -50,7 +56,7 @@ impl NewIndexFile {
         // Page 0 comes last; until then zeros are in its place, which are no index.
         buffer.resize(PAGE_BYTES, 0);
         let (written, next, complete, identity) = (0, 1, false, header::new_identity());
-        Ok(Self { whole, buffer, written, next, complete, identity })
+        Ok(Self { whole, buffer, written, next, complete, identity, held_bytes: freed_memory::held_bytes() })
     }
 
     /// Keeps what a build has finished, so that the next goes on after it if this one is killed.
@@ -110,8 +116,10 @@ impl NewIndexFile {
         progress: OnProgress<'_>,
     ) -> Result<(), Error> {
         self.flush()?;
+        freed_memory::return_to_system();
         let left = memory_bytes.saturating_sub(calibration_memory_bytes(rows, dim));
-        let cache_bytes = left - left / ALLOCATOR_SHARE;
+        let held = freed_memory::held_bytes().saturating_sub(self.held_bytes);
+        let cache_bytes = left.saturating_sub(left / OTHERS_SHARE + held).max(left / CACHE_SHARE_MIN);
         let body = if u64::from(self.next) * PAGE_BYTES as u64 > cache_bytes {
             self.whole.file.sync_data().map_err(|error| self.refused("sync", error))?;
             let pages = IndexFile::open_unfinished(&self.whole.file, self.whole.target(), cache_bytes)?;
