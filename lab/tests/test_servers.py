@@ -204,6 +204,20 @@ def test_caches_are_cold_scarce_and_hot(tmp_path: Path) -> None:
         assert states["limited"].valid, states["limited"].wrong
 
 
+def test_few_shared_buffers_and_vectors_in_toast(tmp_path: Path) -> None:
+    text = PLAN.format(rows=3000, load="", more="").replace("generated-16", "generated-784")
+    few = 'build = {{ shared_buffers_mib = 2, storage = "{}" }}\nsearch'
+    text = text.replace("search", few.format("external"), 1)
+    (build,) = (results := run(text, tmp_path / "external")[0]).builds
+    assert results.sound, [point.wrong for point in results.points]
+    assert build.raw["about"]["shared_buffers"] == "2MB"
+    assert all(point.raw["blocks_read_per_query"] > 5 for point in results.points)
+    assert build.raw["table_bytes"] > 3000 * 784 * 4, "with what is in TOAST"
+    unknown = run(text.replace("external", "elsewhere"), tmp_path / "unknown")[0]
+    assert all("there are plain, external" in reason for reason in unknown.coverage.failed.values())
+    assert unknown.coverage.failed
+
+
 def test_a_server_that_runs_already_is_left_as_it_was(tmp_path: Path) -> None:
     with Cluster(install()) as cluster:
         results = measured(tmp_path, 4000, load="rate = 200.0", more=f'url = "{cluster.url()}"')

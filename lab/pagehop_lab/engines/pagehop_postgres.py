@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from pagehop_lab.engines.engine import FILTERED, Description, Options
-from pagehop_lab.engines.postgres_server import BUILD, SEARCH, PostgresServer
+from pagehop_lab.engines.postgres_server import BUILD, MORE_BUILD, SEARCH, PostgresServer
 
 
 class PagehopPostgres(PostgresServer):
@@ -21,7 +21,7 @@ class PagehopPostgres(PostgresServer):
         search={"slack": (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5), "search_list": (100,), **SEARCH},
         source="docs/postgres.md",
         takes_url=True,
-        more_build={"columns": 1},
+        more_build={"columns": 1, **MORE_BUILD},
         more_search={"recall": 0.95},
     )  # fmt: skip
     extension = "pagehop"

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from pagehop_lab.engines.engine import Description, Options
 from pagehop_lab.engines.pgvector_vector import GRID, ITERATIVE, hnsw
-from pagehop_lab.engines.postgres_server import BUILD, SEARCH, PostgresServer
+from pagehop_lab.engines.postgres_server import BUILD, MORE_BUILD, SEARCH, PostgresServer
 
 
 class PgvectorHalfvec(PostgresServer):
@@ -19,6 +19,7 @@ class PgvectorHalfvec(PostgresServer):
         search={"ef_search": GRID, **SEARCH},
         source="defaults of pgvector; the sweep is that of published comparisons",
         takes_url=True,
+        more_build=MORE_BUILD,
     )  # fmt: skip
     extension = "vector"
     type = "halfvec"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from pagehop_lab.engines.engine import Description, Options, condition
-from pagehop_lab.engines.postgres_server import BUILD, SEARCH, PostgresServer
+from pagehop_lab.engines.postgres_server import BUILD, MORE_BUILD, SEARCH, PostgresServer
 
 # fmt: off
 GRID = (10, 20, 30, 40, 80, 120, 200, 300, 400)
@@ -28,7 +28,7 @@ class PgvectorVector(PostgresServer):
         search={"ef_search": GRID, **SEARCH},
         source="defaults of pgvector; the sweep is that of published comparisons",
         takes_url=True,
-        more_build={"partial": 0.1},
+        more_build={"partial": 0.1, **MORE_BUILD},
     )  # fmt: skip
     extension = "vector"
 

@@ -1,8 +1,10 @@
 """A table with an index in PostgreSQL: in a private server, or in a running one by its URL.
 
 Every engine in PostgreSQL is this with another access method. Vectors stay in their rows (STORAGE
-PLAIN). Rows are loaded by binary COPY, then the index is created. Build seconds are those of CREATE
-INDEX alone.
+PLAIN), unless the build option `storage` says otherwise: "external" is pgvector's own, by which a
+row of more than 2 kB has its vector in TOAST. Rows are loaded by binary COPY, then the index is
+created. Build seconds are those of CREATE INDEX alone. Shared buffers hold table and index, unless
+`shared_buffers_mib` says how many there are; then the kernel's cache holds the rest.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ _COPIED_AT_ONCE = 1000
 _MIB = 2**20
 COMPONENTS = {"vector": ">f4", "halfvec": ">f2"}
 _DIM_MAX = {"vector": 2000, "halfvec": 4000}
+STORAGES = ("plain", "external", "extended", "main")
 _OPERATORS = {"euclidean": "<->", "angular": "<=>"}
 _CLASSES = {"euclidean": "l2_ops", "angular": "cosine_ops"}
 _SHOWN = (
@@ -51,6 +54,7 @@ _SHOWN = (
 
 # Of all engines here: -1 and nothing leave what the server has, and ask for no distance.
 BUILD = {"io_method": ""}
+MORE_BUILD: dict[str, OptionValue] = {"shared_buffers_mib": 64, "storage": "external"}
 SEARCH: dict[str, tuple[OptionValue, ...]] = {"effective_io_concurrency": (-1,), "within": (-1.0,)}
 
 
@@ -104,6 +108,9 @@ class PostgresServer(Served):
     def build(self, base: Float32, metric: str, options: Options, threads: int, seed: int) -> Built:
         if base.shape[1] > _DIM_MAX[self.type]:
             raise EngineError(f"an index over {self.type} has at most {_DIM_MAX[self.type]} dimensions")
+        storage = str(options.get("storage", "plain"))
+        if storage not in STORAGES:
+            raise EngineError(f"storage = {storage!r}: there are {', '.join(STORAGES)}")
         self._metric = metric
         self._open(base, options)
         connection = self._connection
@@ -112,7 +119,7 @@ class PostgresServer(Served):
         begun = time.perf_counter()
         connection.execute(
             f"CREATE TABLE {self._table} (id integer PRIMARY KEY, "
-            f"embedding {self.type}({base.shape[1]}) STORAGE PLAIN NOT NULL)"
+            f"embedding {self.type}({base.shape[1]}) STORAGE {storage} NOT NULL)"
         )
         copy_rows(connection, self._table, 0, base, COMPONENTS[self.type])
         connection.execute(f"VACUUM (ANALYZE, FREEZE) {self._table}")
@@ -185,12 +192,16 @@ class PostgresServer(Served):
 
     def _open(self, base: Float32, options: Options) -> None:
         if self.url is not None:
+            if "shared_buffers_mib" in options:
+                raise EngineError("shared_buffers_mib: a server that runs already has its own shared buffers")
             self._connection = connect(self.url)
             return
         from devserver import Cluster
 
-        method = {"io_method": options["io_method"]} if options["io_method"] else {}
-        self._cluster = Cluster(_install(), {**_SETTINGS, **_memory_for(base), **method})
+        more = {"io_method": options["io_method"]} if options["io_method"] else {}
+        if "shared_buffers_mib" in options:
+            more["shared_buffers"] = f"{options['shared_buffers_mib']}MB"
+        self._cluster = Cluster(_install(), {**_SETTINGS, **_memory_for(base), **more})
         self._cluster.start()
         self._connection = connect(self._cluster.dsn())
 

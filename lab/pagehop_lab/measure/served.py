@@ -189,6 +189,7 @@ def _raw(engine: Served, question: Question, said: dict[str, Any], ask: Ask) -> 
         "client_cpu_us_per_query": client_us,
         "switches_per_query": said["server_switches_per_query"],
         "blocks_hit_per_query": blocks.get("hit_per_query"),
+        "blocks_read_per_query": blocks.get("read_per_query"),
         "memory_bytes": usage.memory_bytes(pid) if pid is not None else None,
         "waited": waited,
         "other_busy_cores": said["other_busy_cores"],

@@ -19,7 +19,7 @@ from pagehop_lab import data
 from pagehop_lab.analysis.recalls import RECALL_NAMES
 from pagehop_lab.analysis.verdicts import WAITED, Verdicts, judge
 from pagehop_lab.engines import outside
-from pagehop_lab.engines.engine import Library, Served
+from pagehop_lab.engines.engine import Description, Library, Served
 from pagehop_lab.measure.disturbance import Disturbance
 from pagehop_lab.plan import DatasetSpec, EngineSpec, Plan
 from pagehop_lab.plan.grid import IndexSpec, Picked, PointSpec, everything, indexes, points
@@ -301,19 +301,26 @@ class Runner:
     def _keep(self, spec: PointSpec, dataset: data.Dataset, child: Child, raw: dict[str, Any]) -> Verdicts:
         """Keeps a measurement, and says what is wrong with it."""
         description = self.catalog[spec.index.engine.kind].description
-        cache = str(spec.asked.get("cache", "cold")) if self.plan.cold_queries else "hot"
-        cache = "cold" if cache == "fresh" else cache
         raw |= {
             "k": int(spec.asked.get("k", self.plan.load.k)),
             "sessions": spec.sessions,
             "rate": self.plan.load.rate,
             "exact_by_design": description.exact,
-            "cache": "storage" if cache == "hot" and description.reads_storage else cache,
+            "cache": self._cache(spec, description),
         }
         with np.load(child.folder / "answers.npz") as file:
             arrays = {name: file[name] for name in file.files}
         self.folder.add("points", spec.name, self._identity(spec, dataset.facts), raw, arrays=arrays)
         return judge(raw)
+
+    def _cache(self, spec: PointSpec, description: Description) -> str:
+        """Where a search was to find its data. The kernel has what few shared buffers miss."""
+        cache = str(spec.asked.get("cache", "cold")) if self.plan.cold_queries else "hot"
+        if cache == "hot" and description.reads_storage:
+            return "storage"
+        if cache == "hot" and "shared_buffers_mib" in spec.index.build:
+            return "kernel"
+        return "cold" if cache == "fresh" else cache
 
 
 def _megabytes(size: int | None) -> str:
