@@ -1,9 +1,9 @@
 """Fills the generated parts of README.md and docs/benchmarks.md, and draws docs/benchmarks.svg.
 
 `./dev docs` runs it. `--check` writes nothing, and fails if a file is out of date. Every figure
-comes from a kept result. The text around the figures is written by hand and has none. A generated
-part stands between `<!-- ./dev docs: KIND ARGUMENTS -->` and `<!-- end -->`; `KINDS` lists the
-kinds.
+comes from a kept result. The text around them is written by hand; a figure there is from a decision
+record that the sentence names. A generated part stands between `<!-- ./dev docs: KIND ARGUMENTS
+-->` and `<!-- end -->`; `KINDS` lists the kinds.
 """
 
 from __future__ import annotations
@@ -32,11 +32,15 @@ TEXTS = "texts-384-20261126"
 TEXTS_POSTGRES = "texts-postgres-20261126"
 """The run of PostgreSQL over embeddings of real text. The README's table has it."""
 
-WRITERS = "vector-writers-20261126"
-"""The run of many writers in PostgreSQL."""
-
 ADDED_AT = {ENGINES: "1a2060c", "vector-inserts-20261122": "7223e75"}
 """The commits that added results of which it is not known at which commit they were measured."""
+
+LEAST = [
+    *("index s", "CPU s", "index MB", "peak MB", "CPU us/row", "bytes/row", "log bytes/row", "autovacuum s"),
+    *("idle p50 ms", "idle p99 ms", "p50 ms", "commit p50 ms", "p99 ms", "max ms"),
+]
+MOST = ["rate", "queries/s", "rows/s", "inserted rows/s", "before rows/s", "beside rows/s", "share", "QPS", "recall@10"]
+"""Columns in which engines are compared, with less or more as the better figure."""
 
 ON_TOP = " with changes on top"
 SETS = {"fashion-mnist": "Fashion-MNIST"}
@@ -201,37 +205,72 @@ def verdict(one: Line) -> str:
 
 
 def losses() -> list[str]:
-    """Every comparison of docs/benchmarks.md that Pagehop loses."""
-    known = contests() + more_contests()
-    cells = [[what, "", ours, others, better] for what, ours, others, better in known if "loses" in better]
-    for part in PART.finditer(PAGES[1].read_text()):
+    """Every figure in a table of docs/benchmarks.md that is better for another engine, by section."""
+    finders: dict[str, Callable[..., list[Line]]] = {"rows": lost_rows, "lab": lost_in_report, "equal": lost_at_recall}
+    page = PAGES[1].read_text()
+    cells: dict[tuple[str, str, str], list[str]] = {}
+    for part in PART.finditer(page):
         kind, *arguments = shlex.split(part[2])
-        if kind == "rows":
-            found = lines(arguments[0], arguments[1:])
-            cells += [
-                [one.what, one.at, one.ours, one.others, verdict(one)]
-                for one in found
-                if one.better is not None and one.better < 1
-            ]
-    cells += log_losses()
-    return table(["", "at", "Pagehop", "other", "Pagehop better by"], cells).splitlines()
+        section = page[: part.start()].rpartition("\n## ")[2].partition("\n")[0]
+        for one in finders[kind](*arguments) if kind in finders else []:
+            # Two tables of a section may have the same figure.
+            cells[section, one.what, one.at] = [one.ours, one.others, verdict(one).removesuffix(", loses")]
+    head = ["section", "", "at", "Pagehop", "other", "Pagehop better by"]
+    return table(head, [[*key, *figures] for key, figures in cells.items()]).splitlines()
 
 
-def log_losses() -> list[list[str]]:
-    """The steps of many writers in which another server writes less log."""
-    columns, found = report(WRITERS, "writes")
-    server, step, log = (columns.index(column) for column in ("server", "step", "log bytes/row"))
-    cells = []
-    for ours in (row for row in found if row[server]["text"].startswith("pagehop")):
-        others = [row for row in found if row[step] == ours[step] and row is not ours]
-        less = [row for row in others if row[log]["value"] < ours[log]["value"]]
-        names = ", ".join(f"{row[server]['text'].split()[0]} {row[log]['text']}" for row in others)
-        if less:
-            better = min(row[log]["value"] for row in others) / ours[log]["value"]
-            cells.append(
-                ["bytes of log a row, tokens", ours[step]["text"], ours[log]["text"], names, f"{better:.2f}x, loses"]
-            )
-    return cells
+def lost_rows(name: str, *prefixes: str) -> list[Line]:
+    """What Pagehop loses in a part of the kind `rows`."""
+    return [one for one in lines(name, prefixes) if one.better is not None and one.better < 1]
+
+
+def lost_at_recall(ways: str, kind: str, run: str = ENGINES) -> list[Line]:
+    """What Pagehop loses in a part of the kind `equal`."""
+    chosen = [one for one in engines(int(ways), run) if one.library == (kind == "libraries")]
+    found = []
+    for target in sorted({target for one in chosen for target in one.qps}):
+        figures = [(one.name, number(one.qps[target])) for one in chosen if target in one.qps]
+        found += lost("queries/s", f"recall@10 {target:g}", figures)
+    return found
+
+
+def lost_in_report(folder: str, name: str, *wanted: str) -> list[Line]:
+    """What Pagehop loses in a part of the kind `lab`: in each step, or among libraries and servers."""
+    columns, cells = report(folder, name)
+    texts = [{column: cell["text"] for column, cell in zip(columns, row, strict=True)} for row in cells]
+    found = []
+    if columns[0] == "step":
+        # A column for each server. If there is a column `what`, another table has the figures.
+        servers = [] if "what" in columns else columns[1:]
+        for row in texts:
+            found += lost("rate", row["step"], [(server, row[server]) for server in servers])
+        return found
+    groups: dict[str, list[dict[str, str]]] = {}
+    for row in texts:
+        kind = "libraries" if row.get("table MB") == "-" else "servers"
+        groups.setdefault(row.get("step", kind), []).append(row)
+    for column in wanted or columns:
+        for at, members in groups.items():
+            found += lost(column, at, [(row[columns[0]], row[column]) for row in members])
+    return found
+
+
+def lost(column: str, at: str, figures: list[tuple[str, str]]) -> list[Line]:
+    """One line if the best of the others is better than Pagehop, in a column of LEAST or MOST."""
+    if column not in LEAST + MOST:
+        return []
+    known = [(float(re.sub("[,?]", "", text)), text, name) for name, text in figures if text != "-"]
+    ours = [one for one in known if one[2].lower().startswith("pagehop")]
+    others = [one for one in known if one not in ours]
+    if not ours or not others:
+        return []
+    best = min if column in LEAST else max
+    (mine, shown, _), (value, text, name) = best(ours), best(others)
+    if column == "recall@10":
+        mine, value = 1 - value, 1 - mine
+    better = value / mine if column in LEAST else mine / value
+    peer = re.sub(r" [\d.]+ .*=.*", "", name)
+    return [Line(column, at, shown, f"{peer} {text}", better, None, "")] if better < 1 else []
 
 
 def recall(name: str, *states: str) -> list[str]:
@@ -310,8 +349,8 @@ def equal(ways: str, kind: str, run: str = ENGINES) -> list[str]:
 
 
 def lead() -> list[str]:
-    """The README's table: Pagehop beside the best of the others, what it loses first."""
-    cells = sorted(contests(), key=lambda row: "loses" not in row[-1])
+    """The README's table: Pagehop beside the best of the others, what it loses last."""
+    cells = sorted(contests(), key=lambda row: "loses" in row[-1])
     return table(["", "Pagehop", "best of the others", "Pagehop better by"], cells).splitlines()
 
 
@@ -327,16 +366,6 @@ def contests() -> list[list[str]]:
         contest("texts, PostgreSQL, queries/s at recall@10 0.99", in_postgres, lambda one: one.qps.get(0.99)),
         contest("texts, PostgreSQL, MB of index", in_postgres, lambda one: one.index_mb, least=True),
         contest("images, database server, queries/s at recall@10 0.99", servers, lambda one: one.qps.get(0.99)),
-    ]
-
-
-def more_contests() -> list[list[str]]:
-    """The same of figures that the README's table leaves out."""
-    easy, in_postgres = engines(), engines(run=TEXTS_POSTGRES)
-    servers = [one for one in easy if not one.library]
-    return [
-        contest("texts, PostgreSQL, CPU seconds to build", in_postgres, lambda one: one.build_cpu_s, least=True),
-        contest("images, database server, MB of index", servers, lambda one: one.index_mb, least=True),
     ]
 
 
@@ -414,7 +443,20 @@ rect.other { fill: #8c959f }
 
 def table(head: list[str], cells: list[list[str]]) -> str:
     """A table in Markdown, with words on the left of their column and figures on the right."""
-    words = {"", "at", "other", "best of the others", "detail", "engine", "index", "server", "step", "set", "asked"}
+    words = {
+        "",
+        "section",
+        "at",
+        "other",
+        "best of the others",
+        "detail",
+        "engine",
+        "index",
+        "server",
+        "step",
+        "set",
+        "asked",
+    }
     rule = ["---" if name in words else "--:" for name in head]
     return "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in [head, rule, *cells])
 
