@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
-EXECUTED = ["README.md", "docs/guide.md"]
+EXECUTED = ["README.md", "docs/guide.md", "docs/texts.md"]
 """Documents whose every block is run."""
 
 RELATIVE_MAX = 1e-3

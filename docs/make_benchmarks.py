@@ -205,7 +205,7 @@ def verdict(one: Line) -> str:
 
 
 def losses() -> list[str]:
-    """Every figure in a table of docs/benchmarks.md that is better for another engine, by section."""
+    """Every figure in a table of docs/benchmarks.md that is better for another engine."""
     finders: dict[str, Callable[..., list[Line]]] = {"rows": lost_rows, "lab": lost_in_report, "equal": lost_at_recall}
     page = PAGES[1].read_text()
     cells: dict[tuple[str, str, str], list[str]] = {}
@@ -236,7 +236,7 @@ def lost_at_recall(ways: str, kind: str, run: str = ENGINES) -> list[Line]:
 
 
 def lost_in_report(folder: str, name: str, *wanted: str) -> list[Line]:
-    """What Pagehop loses in a part of the kind `lab`: in each step, or among libraries and servers."""
+    """What Pagehop loses in a part of the kind `lab`: in a step, or among libraries and servers."""
     columns, cells = report(folder, name)
     texts = [{column: cell["text"] for column, cell in zip(columns, row, strict=True)} for row in cells]
     found = []

@@ -1,4 +1,4 @@
-"""Every block of SQL in README.md and docs/guide.md, run in psql as it stands there."""
+"""Every block of SQL in the documents that are executed, run in psql as it stands there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every block of README.md and docs/guide.md that is not SQL, run in order as it stands there."""
+"""Every block of the documents that are executed, but SQL, run in order as it stands there."""
 
 from __future__ import annotations
 
