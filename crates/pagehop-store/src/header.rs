@@ -7,7 +7,7 @@
 //! | 8..14 | u48 | log position of the last change; 0 for a page of a bulk build |
 //! | 14..16 | u16 | of page 0: tag of the log that holds newer commits, 0 for none; else zero |
 //! | 16..18 | u16 | version of this header, 2 |
-//! | 18..24 | | of page 0: which index this is, at random, 0 from before there were logs; else zero |
+//! | 18..24 | | of page 0: which index this is, at random; else zero |
 //!
 //! Page `n` lies at byte `n * 8192` of the file. The body behind the header is the engine's.
 
@@ -30,7 +30,7 @@ pub(crate) const SECTOR_BYTES: usize = 512;
 /// log.
 pub(crate) type LogTag = u16;
 
-/// Which index a file is, at random; 0 for files from before there were logs.
+/// Which index a file is, at random; never all 0.
 pub(crate) type Identity = [u8; 6];
 
 const CHECKSUM_BYTES: usize = 4;

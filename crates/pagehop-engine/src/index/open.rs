@@ -1,7 +1,7 @@
 //! An open index: the host's pages, and the newest state that was read of them.
 //!
-//! Its operations are with what they do: in the files of `search/`, `change/` and `recall/`, and in
-//! `check.rs` and `info.rs`.
+//! Its operations are with what they do: in the files of `search/`, `change/`, `recall/` and
+//! `check/`, and in `info.rs`.
 
 use crate::columns::Column;
 use crate::index::state::{Newest, State};

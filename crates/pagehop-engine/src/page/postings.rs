@@ -1,7 +1,7 @@
 //! Postings: what a column's tree says of a row, and the leaves that hold postings.
 //!
 //! A posting has what an edge to the row's node would carry, and the values of all its columns. So
-//! a search reads one leaf, tests the filter and estimates the distances of a hundred rows, and
+//! a search reads one leaf, tests the filter and estimates the distances of about 80 rows, and
 //! reads the node pages of the nearest only: an inverted file with codes (Jegou et al. 2011), with
 //! the codes of RaBitQ.
 //!
