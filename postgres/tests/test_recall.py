@@ -385,7 +385,9 @@ def test_a_recall_that_is_missed_and_many_changes_are_warnings(connect: Connect)
     connection = connect()
     built(connection, 2000)
     told: list[str] = []
+    hints: list[str | None] = []
     connection.add_notice_handler(lambda notice: told.append(f"{notice.severity}: {notice.message_primary}"))
+    connection.add_notice_handler(lambda notice: hints.append(notice.message_hint))
     run(connection, "SET pagehop.recall = 0.5")
     info = "SELECT calibrated_nodes, changes_since_calibration FROM pagehop_info('items_embedding')"
     assert run(connection, info) == [(2000, 0)]
@@ -396,6 +398,8 @@ def test_a_recall_that_is_missed_and_many_changes_are_warnings(connect: Connect)
     run(connection, "SELECT * FROM pagehop_recall('items_embedding')")
     assert len(told) == 1
     assert told[0].startswith('WARNING: 600 rows were added to index "items_embedding"')
+    advice = "SELECT pagehop_calibrate('items_embedding') measures again what each recall takes."
+    assert hints == [advice]
     run(connection, "SELECT * FROM pagehop_calibrate('items_embedding'); SET pagehop.recall = 0.9")
     assert run(connection, info) == [(2600, 0)]
     # Far from all rows, in all directions.
@@ -407,6 +411,7 @@ def test_a_recall_that_is_missed_and_many_changes_are_warnings(connect: Connect)
     if found < 0.88:
         assert len(told) == 2
         assert "with pagehop.recall = 0.9 find 0." in told[1]
+        assert hints[1] == f"{advice} Pass queries like these as its second argument to calibrate by them."
 
 
 def test_measuring_takes_rights(connect: Connect) -> None:

@@ -262,7 +262,7 @@ class Index:
     def vacuum(self, *, progress: Progress | None = None) -> VacuumReport:
         """Remove deleted and replaced rows, and free their space for new rows.
 
-        Call it when `info().dead_rows` reaches about a tenth of the rows. It runs as many
+        Frees all at once, while `auto_vacuum` of `open` frees some in each change. It runs as many
         transactions: searches continue, and if it is stopped, the part that was done stays done.
 
         progress: as for `add`.
@@ -304,9 +304,10 @@ class Index:
         strict: as for `add`.
 
         A calibration with queries stays until the next call. One with vectors of the index is
-        repeated when rows that are added train the model again. Reads the index about once; does
-        not block searches or changes. Returns None for an index of fewer than 1,000 rows: it stores
-        nothing, and a search with a recall visits all rows.
+        repeated when rows that are added train the model again or double the index. Reads the index
+        about once; does not block searches or changes. Returns None for an index of fewer than
+        1,000 rows: it stores nothing, and a search with a recall visits all rows. It is calibrated
+        when it reaches 1,000.
         """
         self._index.may_change()
         given = None if queries is None else as_queries("queries", queries, self._dim, strict=bool(strict))

@@ -162,8 +162,9 @@ fn warn(target: &Target, info: &Info, report: &RecallReport, by_queries: bool) {
     // SAFETY: the target keeps the index open.
     let Some(asked) = (unsafe { options::target(target.index()) }) else { return };
     let name = target.name();
-    let with = if by_queries { ", and with queries like these as its second argument by them" } else { "" };
-    let hint = format!("SELECT pagehop_calibrate('{name}'); measures again what each recall takes{with}.");
+    let with =
+        if by_queries { " Pass queries like these as its second argument to calibrate by them." } else { "" };
+    let hint = format!("SELECT pagehop_calibrate('{name}') measures again what each recall takes.{with}");
     let RecallReport { recall, interval, .. } = report;
     if report.misses(asked.recall) {
         let what = format!("searches of index \"{name}\" with {asked} find {recall:.4} +- {interval:.4}");

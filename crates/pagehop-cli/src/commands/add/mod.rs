@@ -23,7 +23,7 @@ use crate::queries::check_dim;
 
 use mark::Start;
 
-/// Add the vectors of a file to an index. A row whose id is in the index replaces it.
+/// Add the vectors of a file to an index. A row whose id is already in the index replaces that row.
 ///
 /// Rows are added in batches. A batch is added completely or not at all, and stays when the
 /// progress has passed it, however the command ends. Rows already in the index with the same vector
