@@ -106,7 +106,7 @@ pub(crate) unsafe fn changed_index(index: pg_sys::Relation, wait: &mut dyn FnMut
         let Some(found) = undisturbed(index, &mut wait_and_go_on)? else { return Ok(()) };
         let open = open_indexes::open(index)?;
         // What no search of the last calibration reached, another would not reach either.
-        let reached = open.options(K, &Effort::Recall(target))?.best.map_or(target, |best| best.min(target));
+        let reached = open.options(K, &Effort::Recall(target))?.reach.of(target);
         if !found.misses(reached) {
             return Ok(());
         }

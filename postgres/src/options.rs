@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use pagehop_engine::{BEAM_WIDTH_MAX, Cursor, Effort, Error, SEARCH_LIST_MAX, SearchOptions, SearchPlan};
+use pagehop_engine::{BEAM_WIDTH_MAX, Cursor, Effort, Error, Reach, SEARCH_LIST_MAX, SearchOptions, SearchPlan};
 use pgrx::prelude::*;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, pg_sys};
 
@@ -192,8 +192,10 @@ pub(crate) fn is_scan_limited() -> bool {
 }
 
 /// The options of a search for `k` rows of an index, as the session has them now: what `plan` makes
-/// of a list or a slack if one is set, or else of a recall. Warns if the calibration did not reach
-/// the recall.
+/// of a list or a slack if one is set, or else of a recall. Warns if that may not be reached.
+///
+/// A recall of 1 is for a plan without the index. Only a cursor that was opened before the setting
+/// comes here. It may still miss a row of an index with more nodes than the list has places.
 ///
 /// # Safety
 ///
@@ -203,30 +205,16 @@ pub(crate) unsafe fn search(
     relation: pg_sys::Relation,
     k: usize,
 ) -> Result<SearchOptions, Error> {
-    let beam_width = usize::try_from(BEAM_WIDTH.get()).ok().filter(|width| *width > 0);
     // SAFETY: the caller says that the relation is open, and the index.
     let asked = unsafe { asked(relation) };
     let effort = Effort::of(asked.map(|asked| asked.recall), search_list(), slack())?;
-    let plan = match plan(k.max(1), &effort) {
-        Err(Error::Uncalibrated) => {
-            // SAFETY: the caller says that the relation is open.
-            unsafe { asked.iter().for_each(|asked| warn_of_no_calibration(relation, asked)) };
-            SearchOptions { search_list: 400, slack: 0.4, ..SearchOptions::default() }.into()
-        }
-        plan => plan?,
-    };
-    // A recall of 1 is for a plan without the index. Only a cursor that was opened before the
-    // setting comes here; it may still miss a row of an index with more nodes than the list has
-    // places.
-    let known = plan.options.unwrap_or(SearchOptions {
-        search_list: SEARCH_LIST_MAX,
-        slack: f32::INFINITY,
-        ..SearchOptions::default()
-    });
-    if let Some((asked, best)) = asked.zip(plan.best) {
+    let plan = plan(k.max(1), &effort)?;
+    if let Some(asked) = asked {
         // SAFETY: the caller says that the relation is open.
-        unsafe { warn_of_reach(relation, k, &asked, best) };
+        unsafe { warn_of_reach(relation, k, &asked, plan.reach) };
     }
+    let known = plan.walk_options();
+    let beam_width = usize::try_from(BEAM_WIDTH.get()).ok().filter(|width| *width > 0);
     Ok(SearchOptions { beam_width: beam_width.unwrap_or(known.beam_width), ..known })
 }
 
@@ -250,34 +238,28 @@ unsafe fn first_warning(relation: pg_sys::Relation, recall: f32) -> Option<Strin
     Some(name)
 }
 
-/// Says that it is not known what the recall that is `asked` takes.
+/// Says that searches may find less than is `asked`: once for each index and recall.
 ///
 /// # Safety
 ///
 /// `relation` is open.
-unsafe fn warn_of_no_calibration(relation: pg_sys::Relation, asked: &Asked) {
-    // SAFETY: the caller says that the relation is open.
-    if let Some(name) = unsafe { first_warning(relation, asked.recall) } {
-        let message = format!("index \"{name}\" was never calibrated, so it is not known what {asked} takes");
-        let hint = format!("VACUUM calibrates it, and so does SELECT pagehop_calibrate('{name}'); now.");
-        errors::warn(message, hint);
+unsafe fn warn_of_reach(relation: pg_sys::Relation, k: usize, asked: &Asked, reach: Reach) {
+    if reach == Reach::Within {
+        return;
     }
-}
-
-/// Says that no search of the calibration reached what is `asked`: once for each index and recall.
-///
-/// # Safety
-///
-/// `relation` is open.
-unsafe fn warn_of_reach(relation: pg_sys::Relation, k: usize, asked: &Asked, best: f32) {
     // SAFETY: the caller says that the relation is open.
-    if let Some(name) = unsafe { first_warning(relation, asked.recall) } {
+    let Some(name) = (unsafe { first_warning(relation, asked.recall) }) else { return };
+    if let Reach::Beyond { best } = reach {
         let message = format!(
             "{asked} is more than any search of index \"{name}\" for {k} rows reached when it was \
              calibrated, which was {best:.4}"
         );
         let hint = "Searches are as long as the longest one then. Set a lower recall to make them faster.";
         errors::warn(message, hint.to_string());
+    } else {
+        let message = format!("index \"{name}\" was never calibrated, so it is not known what {asked} takes");
+        let hint = format!("VACUUM calibrates it, and so does SELECT pagehop_calibrate('{name}'); now.");
+        errors::warn(message, hint);
     }
 }
 

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 _RowIds: TypeAlias = npt.NDArray[np.uint64] | list[str]
+_Warnings: TypeAlias = tuple[bool, float | None, tuple[int, int, bool] | None]
 
 __all__ = [
     "BEAM_WIDTH_MAX",
@@ -44,7 +45,7 @@ class Index:
     ) -> tuple[
         bytearray,
         int,
-        tuple[float | None, tuple[int, int, bool] | None] | None,
+        _Warnings | None,
         list[list[str]] | None,
         list[list[bytes | None]] | None,
     ]: ...
@@ -67,7 +68,7 @@ class Index:
         slack: float | None,
         threads: int,
         progress: Callable[[str, int, int], object] | None,
-    ) -> tuple[dict[str, Any], bool]: ...
+    ) -> tuple[dict[str, Any], bool, _Warnings | None]: ...
     def add(
         self,
         ids: _RowIds,

@@ -66,5 +66,6 @@ class Interrupted(Error):  # noqa: N818
 class RecallWarning(UserWarning):
     """Searches may find less than their recall.
 
-    The calibration did not reach it, many rows changed since, or an audit found less.
+    The index was never calibrated, the calibration did not reach it, many rows changed since, or an
+    audit found less.
     """

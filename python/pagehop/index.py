@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, overload
 
@@ -19,10 +18,11 @@ from pagehop.arrays import (
     as_text,
 )
 from pagehop.columns import as_columns, as_filter
-from pagehop.errors import ArgumentError, RecallWarning
+from pagehop.errors import ArgumentError
 from pagehop.hits import Hits, hits_of
 from pagehop.ids import as_objects, as_row_ids, as_rows, int_batches, text_batches
 from pagehop.options import Progress, as_payload, check_progress, check_search
+from pagehop.recall_warnings import RecallWarnings
 from pagehop.reports import (
     AddReport,
     BackupReport,
@@ -53,7 +53,7 @@ class Index:
     file beside the index, so close the index before you copy or move its file.
     """
 
-    __slots__ = ("_cache", "_dim", "_direct", "_index", "_path", "_texts", "_warned")
+    __slots__ = ("_cache", "_dim", "_direct", "_index", "_path", "_texts", "_warnings")
 
     def __init__(self, index: _pagehop.Index, path: str, cache_bytes: int, direct: bool | None) -> None:
         self._cache = cache_bytes
@@ -62,7 +62,7 @@ class Index:
         self._index = index
         self._path = path
         self._texts: bool = index.has_text_ids
-        self._warned: set[str] = set()
+        self._warnings = RecallWarnings(path)
 
     def search(
         self,
@@ -86,8 +86,9 @@ class Index:
             are rounded to float32.
         recall: the share of the true nearest rows to find, on average, above 0 and at most 1. Uses
             the search_list and slack that `calibrate`, or the build, measured for it. A recall
-            above what the calibration reached searches as hard as the calibration tried, with a
-            `RecallWarning`. 1 compares the query with every row. Default: 0.98 if the index is
+            above what the calibration reached searches as hard as the calibration tried, and in an
+            index that was never calibrated with a list of 400 and a slack of 0.4; a `RecallWarning`
+            says so once. 1 compares the query with every row. Default: 0.98 if the index is
             calibrated (`info().default_recall`).
         search_list: candidates kept while searching. A longer list finds more and takes longer.
             Without slack, the whole list is expanded. Default, of an index that was never
@@ -108,14 +109,14 @@ class Index:
             query = as_query("query", query, strict=strict)
         try:
             only = None if where is None else as_filter(where, self._texts)
-            buffer, found, warns, texts, payloads = self._index.search(
+            buffer, found, warned, texts, payloads = self._index.search(
                 query, k, only, recall, search_list, slack, beam_width, threads, bool(payload)
             )
         except (OverflowError, TypeError):
             check_search(k, recall, search_list, slack, beam_width, threads)
             raise
-        if warns is not None:
-            self._warn_of_plan(k, recall, *warns)
+        if warned is not None:
+            self._warnings.of_plan(k, recall, *warned)
         hits = hits_of(buffer, len(query) if query.ndim == 2 else None, int(k), found, texts)
         if payloads is not None:
             hits._payload = payloads if query.ndim == 2 else payloads[0]
@@ -285,7 +286,7 @@ class Index:
         self._index.may_change()
         check_progress(progress)
         self._index.retrain(progress=progress)
-        self._warned.clear()
+        self._warnings.forget()
 
     def calibrate(
         self,
@@ -314,7 +315,7 @@ class Index:
         check_progress(progress)
         threads = as_count("threads", threads, 0, _pagehop.THREADS_MAX)
         known = self._index.calibrate(given, threads, progress=progress)
-        self._warned.clear()
+        self._warnings.forget()
         return None if known is None else calibration_of(known)
 
     @property
@@ -356,7 +357,7 @@ class Index:
         if recall == 1:
             raise ArgumentError("recall is 1, which is what a search is measured against; give one below 1")
         check_progress(progress)
-        found, is_missed = self._index.recall(
+        found, is_missed, warned = self._index.recall(
             k,
             samples,
             given,
@@ -367,47 +368,11 @@ class Index:
             progress=progress,
         )
         report = RecallReport(**found)
+        if warned is not None:
+            self._warnings.of_plan(k, recall, *warned)
         if is_missed:
-            self._warn_of_recall(report, given is not None)
+            self._warnings.of_audit(report, given is not None)
         return report
-
-    def _warn_of_recall(self, report: RecallReport, by_queries: bool) -> None:
-        advice = "calibrate() measures again what it takes"
-        if by_queries:
-            advice = "calibrate(queries) measures what it takes for queries like these"
-        warnings.warn(
-            f"{self._path}: searches for {report.k} rows with recall={report.target:g} find {report.recall:.4f} +- "
-            f"{report.interval:.4f}; {advice}",
-            RecallWarning,
-            stacklevel=3,
-        )
-
-    def _warn_of_plan(
-        self, k: int, recall: float | None, best: float | None, outdated: tuple[int, int, bool] | None
-    ) -> None:
-        """Warns once of each until the next calibration: there may be millions of searches."""
-        if best is not None and "best" not in self._warned:
-            self._warned.add("best")
-            warnings.warn(
-                f"{self._path}: recall={recall:g} is more than any search for {k} rows reached when the index was "
-                f"calibrated, which was {best:.4f}; such searches are as long as "
-                "the longest one then. recall=1 is exact",
-                RecallWarning,
-                stacklevel=3,
-            )
-        if outdated is not None and "outdated" not in self._warned:
-            self._warned.add("outdated")
-            changes, rows, longer_rows = outdated
-            if longer_rows:
-                what, risk = "longer rows than all before were added", "take longer than they need"
-            else:
-                what, risk = f"{changes} rows were added or deleted", "find less than their recall"
-            warnings.warn(
-                f"{self._path}: {what} since the index was calibrated at {rows} rows, so searches may {risk}; "
-                "calibrate() measures again",
-                RecallWarning,
-                stacklevel=3,
-            )
 
     def backup(self, path: PathLike, *, overwrite: bool = False, progress: Progress | None = None) -> BackupReport:
         """Copy the index, as of its newest commit, to a new file at `path`, which needs no log.

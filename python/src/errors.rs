@@ -31,10 +31,6 @@ fn raise(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
             errors.getattr("FullError")?.call1((text, errno))?
         }
         Error::Forked { .. } => errors.getattr("ForkedError")?.call1((text,))?,
-        Error::Uncalibrated => {
-            let advice = "calibrate() does that, for an index opened with write=True";
-            errors.getattr("ArgumentError")?.call1((format!("{text}; {advice}"),))?
-        }
         Error::Argument { .. } | Error::Memory { .. } => errors.getattr("ArgumentError")?.call1((text,))?,
         Error::Interrupted => errors.getattr("Interrupted")?.call1((text,))?,
         _ => errors.getattr("Error")?.call1((text,))?,

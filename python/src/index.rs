@@ -18,13 +18,14 @@ use crate::turn::{Held, Turn};
 use crate::watch::Watch;
 use crate::{errors, info, recall};
 
-/// The highest recall that was measured, if more was wanted; rows that changed since a calibration,
-/// the rows that the index had then, and whether longer rows came, if it is outdated.
-type Warnings = (Option<f32>, Option<(u64, u64, bool)>);
-
 /// The buffer of answers, the rows that the first query found, what to warn of, text ids, payloads.
-type Found<'py> =
-    (Bound<'py, PyByteArray>, usize, Option<Warnings>, Option<Vec<Vec<String>>>, Option<Vec<Bound<'py, PyList>>>);
+type Found<'py> = (
+    Bound<'py, PyByteArray>,
+    usize,
+    Option<recall::Warnings>,
+    Option<Vec<Vec<String>>>,
+    Option<Vec<Bound<'py, PyList>>>,
+);
 
 /// An open index file. Every method may be called from any thread.
 #[pyclass(frozen, module = "pagehop._pagehop")]
@@ -150,10 +151,7 @@ impl Index {
             let lists = payloads.iter().map(|payloads| columns::payload_list(py, payloads));
             lists.collect::<PyResult<Vec<_>>>()
         });
-        let outdated = plan.outdated.map(|known| (known.changes, known.rows, known.longer_rows));
-        let warns = plan.best.is_some() || outdated.is_some();
-        let warnings = warns.then_some((plan.best, outdated));
-        Ok((buffer, found, warnings, texts.then_some(of_hits), payloads.transpose()?))
+        Ok((buffer, found, recall::warnings(&plan), texts.then_some(of_hits), payloads.transpose()?))
     }
 
     /// Measures which settings reach which recall, with `queries` or else with vectors of the
@@ -186,8 +184,8 @@ impl Index {
     }
 
     /// Measures the recall of searches for `k` rows, with `queries` or else with `samples` vectors
-    /// of the index. Stores the result if the index is open for writing; returns it, and whether it
-    /// misses `recall`.
+    /// of the index. Stores the result if the index is open for writing; returns it, whether it
+    /// misses `recall`, and what to warn of besides.
     #[pyo3(signature = (k, samples, queries, *, recall, search_list, slack, threads, progress))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one private call")]
     fn recall<'py>(
@@ -201,22 +199,26 @@ impl Index {
         slack: Option<f32>,
         threads: usize,
         progress: Option<Py<PyAny>>,
-    ) -> PyResult<(Bound<'py, PyDict>, bool)> {
+    ) -> PyResult<(Bound<'py, PyDict>, bool, Option<recall::Warnings>)> {
         let index = self.get(py)?;
         let effort = Effort::of(recall, search_list, slack).map_err(|error| errors::to_python(py, &error))?;
         let queries = queries.map_or(Ok(Vec::new()), |queries| queries.to_vec(py))?;
         let mut watch = Watch::new(progress);
         let measured = py.detach(|| {
-            let options = index.options(k, &effort)?.options;
+            let plan = index.options(k, &effort)?;
+            let warnings = recall::warnings(&plan);
+            let options = plan.options;
             let options = options.ok_or_else(|| Error::argument("searches with a recall of 1 find every row"))?;
-            index.recall(k, samples, &queries, &options, threads, &mut |progress| watch.look(progress))
+            let mut look = |progress| watch.look(progress);
+            Ok((index.recall(k, samples, &queries, &options, threads, &mut look)?, warnings))
         });
-        let report =
+        let (report, warnings) =
             measured.map_err(|error| watch.take_raised().unwrap_or_else(|| errors::to_python(py, &error)))?;
         if index.pages().is_writable() && !self.is_forked() {
             self.change(py, Watch::new(None), |index, _| pagehop_store::set_audit(index, k, recall, &report))?;
         }
-        recall::report(py, k, recall, &report)
+        let (words, is_missed) = recall::report(py, k, recall, &report)?;
+        Ok((words, is_missed, warnings))
     }
 
     /// Adds rows, or replaces rows with the same ids; returns how many were added, replaced and

@@ -1,8 +1,24 @@
 //! Calibrations and audits as Python dicts, with the names of `pagehop/reports.py`.
 
-use pagehop_engine::{Audit, Calibration, Measured, RECALLS, RecallReport};
+use pagehop_engine::{Audit, Calibration, Measured, RECALLS, Reach, RecallReport, SearchPlan};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+
+/// What to warn of, in the order of `RecallWarnings.of_plan` in `pagehop/recall_warnings.py`: whether
+/// the index was never calibrated; the highest recall that was measured, if a higher one was given;
+/// rows that changed since the calibration, the rows that the index had then, and whether longer
+/// rows came, if it is outdated.
+pub(crate) type Warnings = (bool, Option<f32>, Option<(u64, u64, bool)>);
+
+/// What to warn of, if there is anything.
+pub(crate) fn warnings(plan: &SearchPlan) -> Option<Warnings> {
+    let outdated = plan.outdated.map(|known| (known.changes, known.rows, known.longer_rows));
+    match plan.reach {
+        Reach::Within => outdated.map(|outdated| (false, None, Some(outdated))),
+        Reach::Beyond { best } => Some((false, Some(best), outdated)),
+        Reach::Uncalibrated => Some((true, None, outdated)),
+    }
+}
 
 /// A calibration: its settings and how they were measured.
 pub(crate) fn calibration<'py>(py: Python<'py>, known: &Calibration) -> PyResult<Bound<'py, PyDict>> {

@@ -80,12 +80,20 @@ def test_a_build_calibrates_unless_told_not_to(path: Path, vectors: Float32, tmp
     with pagehop.build(tmp_path / "without", vectors, calibrate=False) as index:
         assert index.calibration is None
         assert index.info().calibration is None
-        with pytest.raises(pagehop.ArgumentError, match=r"never calibrated.*calibrate\(\)"):
-            index.search(vectors[0], recall=0.9)
+        with pytest.warns(pagehop.RecallWarning, match=r"never calibrated.*recall=0\.9 takes; calibrate\(\)") as warned:
+            hits, _ = index.search(vectors[:9], recall=0.9), index.search(vectors[0], recall=0.95)
+        [warning] = warned
+        assert warning.filename == __file__, "the warning is about this call"
+        assert hits.stats.hops == index.search(vectors[:9], search_list=400, slack=0.4).stats.hops
         with pytest.raises(pagehop.ArgumentError, match="open for reading"):
             index.calibrate()
     with pagehop.open(tmp_path / "without", write=True) as index:
+        with pytest.warns(pagehop.RecallWarning, match="never calibrated"):
+            assert index.recall(10, 50, recall=0.9).target == 0.9
         assert index.calibrate() == known
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            index.search(vectors[0], recall=0.9)
     with pagehop.open(tmp_path / "without") as index:
         assert index.calibration == known
 

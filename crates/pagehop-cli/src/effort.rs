@@ -28,15 +28,15 @@ pub(crate) struct EffortOptions {
 }
 
 impl EffortOptions {
-    /// How to search `index`, opened at `path`, for `k` rows. Warns if its calibration does not
-    /// reach the recall or is outdated.
+    /// How to search `index`, opened at `path`, for `k` rows. Warns if it was never calibrated, or
+    /// its calibration does not reach the recall or is outdated.
     pub(crate) fn plan(&self, index: &Index<IndexFile>, path: &Path, k: usize) -> Result<SearchPlan, Error> {
         let about = |error| Error::about(path, &error);
         let effort = Effort::of(self.recall, self.search_list, self.slack).map_err(about)?;
         let plan = index.options(k, &effort).map_err(about)?;
         if let (Some(recall), Some(_)) = (self.recall, &plan.options) {
             warn_of_changes(path, plan.outdated);
-            warn_of_reach(path, k, recall, plan.best);
+            warn_of_reach(path, k, recall, plan.reach);
         }
         Ok(plan)
     }

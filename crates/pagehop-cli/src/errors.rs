@@ -31,9 +31,6 @@ impl Error {
         if !text.contains(&name) {
             text = format!("{name}: {text}");
         }
-        if matches!(error, EngineError::Uncalibrated) {
-            text = format!("{text} (`pagehop calibrate {name}`)");
-        }
         Self::classify(error, text)
     }
 
@@ -76,7 +73,6 @@ impl Error {
             EngineError::Argument { .. }
             | EngineError::Memory { .. }
             | EngineError::Dimension { .. }
-            | EngineError::Uncalibrated
             | EngineError::Busy { .. } => Self::Use(text),
             EngineError::Corrupt { .. } => {
                 Self::Failure(format!("{text}; restore the file from a copy or build it again"))

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pagehop_engine::Measured;
+use pagehop_engine::{Measured, Reach};
 
 use crate::output::{grouped, say};
 
@@ -22,15 +22,19 @@ pub(crate) fn warn_of_dead_rows(path: &Path, dead: u64, living: u64) {
     }
 }
 
-/// Says that the calibration of the index at `path` measured only a recall of `best`, where more is
-/// wanted.
-pub(crate) fn warn_of_reach(path: &Path, k: usize, recall: f32, best: Option<f32>) {
-    if let Some(best) = best {
-        let path = path.display();
-        say(format_args!(
+/// Says that searches of the index at `path` may find less than `recall`.
+pub(crate) fn warn_of_reach(path: &Path, k: usize, recall: f32, reach: Reach) {
+    let path = path.display();
+    match reach {
+        Reach::Within => {}
+        Reach::Beyond { best } => say(format_args!(
             "warning: --recall {recall} is more than any search of {path} for {k} rows reached when it was calibrated, \
              which was {best:.4}; searches are as long as the longest one then. --recall 1 is exact"
-        ));
+        )),
+        Reach::Uncalibrated => say(format_args!(
+            "warning: {path} was never calibrated, so it is not known what --recall {recall} takes; `pagehop calibrate \
+             {path}` measures it"
+        )),
     }
 }
 

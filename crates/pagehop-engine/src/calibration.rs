@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::options::{SEARCH_LIST_MAX, SearchOptions, SearchPlan};
+use crate::options::{Reach, SEARCH_LIST_MAX, SearchOptions, SearchPlan};
 
 /// The recalls for which settings are stored.
 pub const RECALLS: [f32; 7] = [0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999];
@@ -72,7 +72,8 @@ impl Calibration {
     ///
     /// Between measured recalls and k, settings are interpolated. Below the lowest measured recall,
     /// its settings are used. Above the highest, the settings of the longest search that was tried,
-    /// and the plan has its recall. Above the largest `k`, the list grows in proportion to `k`.
+    /// and the plan says so ([`Reach::Beyond`]). Above the largest `k`, the list grows in proportion
+    /// to `k`.
     pub fn plan(&self, k: usize, recall: f32) -> SearchPlan {
         let (below, above) = self.around(k);
         let low = below.setting(recall);
@@ -86,7 +87,8 @@ impl Calibration {
         let slack = between(low.slack, high.slack, share);
         let best = below.best.min(above.best);
         let options = SearchOptions { search_list, slack, ..SearchOptions::default() };
-        SearchPlan { best: (recall > best).then_some(best), ..options.into() }
+        let reach = if recall > best { Reach::Beyond { best } } else { Reach::Within };
+        SearchPlan { reach, ..options.into() }
     }
 
     /// The recall of searches for the `k` nearest for which none is given: [`RECALL_DEFAULT`], or
@@ -214,10 +216,10 @@ pub(crate) mod tests {
             let plan = calibration().plan(10, recall);
             let options = plan.options.expect("no exact search");
             assert_eq!((options.search_list, options.slack), (3200, f32::INFINITY), "{recall}");
-            assert_eq!(plan.best, Some(0.997), "{recall}");
+            assert_eq!(plan.reach, Reach::Beyond { best: 0.997 }, "{recall}");
         }
         let plan = calibration().plan(10, 0.996);
-        assert_eq!(plan.best, None, "it was measured, if not stored");
+        assert_eq!(plan.reach, Reach::Within, "it was measured, if not stored");
         assert!(
             (401..3200).contains(&plan.options.expect("no exact search").search_list),
             "{:?}",
@@ -225,7 +227,7 @@ pub(crate) mod tests {
         );
         let mut nothing = calibration();
         nothing.entries.iter_mut().for_each(|entry| (entry.settings, entry.best) = ([None; 7], 0.7));
-        assert_eq!((nothing.plan(10, 0.9).best, nothing.default_recall(10)), (Some(0.7), None));
+        assert_eq!((nothing.plan(10, 0.9).reach, nothing.default_recall(10)), (Reach::Beyond { best: 0.7 }, None));
     }
 
     #[test]

@@ -46,8 +46,6 @@ pub enum Error {
         /// Bytes that will do.
         needed_bytes: u64,
     },
-    /// A recall was given, and the index was never calibrated.
-    Uncalibrated,
     /// Another process or thread is writing the index, or changed it several times during the
     /// operation. The same call may succeed later.
     Busy {
@@ -118,9 +116,6 @@ impl std::fmt::Display for Error {
             | Self::Busy { what }
             | Self::Full { what, source: None }
             | Self::Forked { what } => f.write_str(what),
-            Self::Uncalibrated => {
-                f.write_str("the index was never calibrated: calibrate it to search with a recall")
-            }
             Self::Interrupted => f.write_str("interrupted"),
         }
     }

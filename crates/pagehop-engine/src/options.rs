@@ -128,15 +128,46 @@ impl Effort {
 pub struct SearchPlan {
     /// `None` to compare every row.
     pub options: Option<SearchOptions>,
-    /// The highest recall that the calibration measured, if the target is higher. `options` are
-    /// then those of its longest search.
-    pub best: Option<f32>,
+    /// Whether the options reach the recall that was given. If not, a face warns its user.
+    pub reach: Reach,
     /// The calibration that the options come from, if it is outdated: see
     /// [`Measured::is_outdated`].
     pub outdated: Option<Measured>,
 }
 
+/// Whether the options of a [`SearchPlan`] reach the recall that was given.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Reach {
+    /// As far as is known, yes; or no recall was given.
+    #[default]
+    Within,
+    /// No search of the calibration reached it. The options are those of its longest search.
+    Beyond {
+        /// The highest recall that the calibration measured.
+        best: f32,
+    },
+    /// That is not known, since the index was never calibrated. The options do not depend on the
+    /// recall.
+    Uncalibrated,
+}
+
+impl Reach {
+    /// The recall to expect of searches for a `recall`, as far as the calibration tells.
+    pub fn of(self, recall: f32) -> f32 {
+        match self {
+            Self::Beyond { best } => best,
+            Self::Within | Self::Uncalibrated => recall,
+        }
+    }
+}
+
 impl SearchPlan {
+    /// The options for a host that cannot compare every row, as a [`Cursor`](crate::Cursor): those
+    /// of the plan, or the longest search that there is.
+    pub fn walk_options(self) -> SearchOptions {
+        self.options.unwrap_or_else(|| SearchOptions::to_the_end(SEARCH_LIST_MAX))
+    }
+
     /// The same plan with another beam width, if one is given.
     #[must_use]
     pub fn with_beam_width(mut self, beam_width: Option<usize>) -> Self {
@@ -149,7 +180,7 @@ impl SearchPlan {
 
 impl From<SearchOptions> for SearchPlan {
     fn from(options: SearchOptions) -> Self {
-        Self { options: Some(options), best: None, outdated: None }
+        Self { options: Some(options), reach: Reach::Within, outdated: None }
     }
 }
 
@@ -165,7 +196,13 @@ impl SearchOptions {
         }
     }
 
-    /// A search of fewer rows than `rows` to its end.
+    /// A search for a recall, in an index that was never calibrated: four times the default list,
+    /// with twice its slack.
+    pub(crate) fn uncalibrated() -> Self {
+        Self { search_list: 400, slack: 0.4, ..Self::default() }
+    }
+
+    /// A search to its end, of an index of up to `rows` rows.
     pub(crate) fn to_the_end(rows: usize) -> Self {
         Self { search_list: rows, slack: f32::INFINITY, ..Self::default() }
     }

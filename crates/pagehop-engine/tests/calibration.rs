@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use pagehop_engine::{
-    Batch, CALIBRATED_ROWS_MIN, Calibration, Effort, Error, Index, Metric, RECALL_DEFAULT, SearchOptions,
-    SearchResult,
+    Batch, CALIBRATED_ROWS_MIN, Calibration, Effort, Error, Index, Metric, RECALL_DEFAULT, Reach, SEARCH_LIST_MAX,
+    SearchOptions, SearchResult,
 };
 use pagehop_sim::MemPages;
 use support::{Rows, embeddings, index, no_progress, recall, truth};
@@ -136,7 +136,8 @@ fn each_effort_has_one_meaning() {
     assert_eq!(settings(Some(70), Some(0.5)), Some((70, 0.5)));
     let best = known.entries[1].best;
     let plan = index.options(10, &Effort::Recall(0.999_999)).unwrap();
-    assert_eq!((plan.best, plan.outdated), ((best < 0.999_999).then_some(best), None));
+    let reach = if best < 0.999_999 { Reach::Beyond { best } } else { Reach::Within };
+    assert_eq!((plan.reach, plan.outdated), (reach, None));
     assert_eq!(of(plan.options), Some((3200, f32::INFINITY)));
     for effort in [Effort::Recall(0.0), Effort::Recall(1.1), Effort::Recall(f32::NAN)] {
         assert!(matches!(index.options(10, &effort), Err(Error::Argument { .. })), "{effort:?}");
@@ -144,11 +145,16 @@ fn each_effort_has_one_meaning() {
     assert!(matches!(index.options(0, &Effort::Default), Err(Error::Argument { .. })));
     assert!(matches!(Effort::of(Some(0.9), None, Some(0.1)), Err(Error::Argument { .. })));
     let never = support::index(&Rows::new(DIM, embeddings(DIM, 2000, 1)), Metric::L2);
-    assert!(matches!(never.options(10, &Effort::Recall(0.9)), Err(Error::Uncalibrated)));
-    assert_eq!(of(never.options(10, &Effort::Default).unwrap().options), Some((100, 0.2)));
+    let unknown = never.options(10, &Effort::Recall(0.9)).unwrap();
+    assert_eq!((unknown.reach, of(unknown.options)), (Reach::Uncalibrated, Some((400, 0.4))));
+    let default = never.options(10, &Effort::Default).unwrap();
+    assert_eq!((default.reach, of(default.options)), (Reach::Within, Some((100, 0.2))), "no recall was given");
     assert_eq!(never.info().unwrap().default_recall, None);
     let small = support::index(&Rows::new(DIM, embeddings(DIM, 900, 1)), Metric::L2);
-    assert_eq!(of(small.options(10, &Effort::Recall(0.9)).unwrap().options), Some((1000, f32::INFINITY)));
+    let all = small.options(10, &Effort::Recall(0.9)).unwrap();
+    assert_eq!((all.reach, of(all.options)), (Reach::Within, Some((1000, f32::INFINITY))));
+    let exact = small.options(10, &Effort::Recall(1.0)).unwrap().walk_options();
+    assert_eq!((exact.search_list, exact.slack), (SEARCH_LIST_MAX, f32::INFINITY));
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn describe(target: &Target) -> Result<[Option<pg_sys::Datum>; COLUMNS], Error> 
     values[23] = Some(pg_sys::Datum::from(wants_training));
     if let Some(target) = default_recall.filter(|_| known.is_some()) {
         // What no search of the calibration reached, searches do not find.
-        let reached = open.options(LIKELY_K, &Effort::Recall(target))?.best.map_or(target, |best| best.min(target));
+        let reached = open.options(LIKELY_K, &Effort::Recall(target))?.reach.of(target);
         values[24] = likely_recall(&info, target, reached).map(real);
     }
     Ok(values)

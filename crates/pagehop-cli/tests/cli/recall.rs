@@ -44,11 +44,14 @@ fn an_index_is_calibrated_later() {
     assert_eq!((&known["rows"], &known["samples"]), (&2900.into(), &256.into()), "{known}");
     folder.run("build items.fbin -o later.pagehop --no-calibrate").ok();
     assert!(folder.info("later.pagehop")["calibration"].is_null());
-    let error = folder.run("search later.pagehop queries.fbin --recall 0.9").error(2);
-    assert!(
-        error.contains("later.pagehop: the index was never calibrated")
-            && error.contains("pagehop calibrate later.pagehop")
-    );
+    for line in ["search later.pagehop queries.fbin --recall 0.9", "recall later.pagehop --recall 0.9"] {
+        let run = folder.run(line);
+        let warned = "warning: later.pagehop was never calibrated, so it is not known what --recall 0.9 takes; \
+                      `pagehop calibrate later.pagehop` measures it";
+        assert_eq!(run.stderr.matches(warned).count(), 1, "{line}: {run:?}");
+        run.ok();
+    }
+    assert!(!folder.run("search later.pagehop queries.fbin").stderr.contains("warning"));
     let report = json_lines(&folder.run("calibrate later.pagehop --json").ok()).remove(0);
     assert_eq!(report["samples"], 256);
     assert_eq!(folder.info("later.pagehop")["calibration"], known);

@@ -2,13 +2,13 @@
 
 use crate::calibration::CALIBRATED_ROWS_MIN;
 use crate::page::meta::Meta;
-use crate::{Effort, Error, Measured, SearchOptions, SearchPlan};
+use crate::{Effort, Error, Measured, Reach, SearchOptions, SearchPlan};
 
 /// How to search an index with this meta page.
 pub(crate) fn plan(meta: &Meta, k: usize, effort: &Effort) -> Result<SearchPlan, Error> {
     let plan = match *effort {
         Effort::Default => default_plan(meta, k),
-        Effort::Recall(1.0) => SearchPlan { options: None, best: None, outdated: None },
+        Effort::Recall(1.0) => SearchPlan { options: None, reach: Reach::Within, outdated: None },
         Effort::Recall(recall) => plan_for(meta, k, recall)?,
         Effort::Settings { search_list, slack } => SearchOptions::of_settings(search_list, slack).into(),
     };
@@ -33,7 +33,7 @@ fn plan_for(meta: &Meta, k: usize, recall: f32) -> Result<SearchPlan, Error> {
         None if meta.rows < CALIBRATED_ROWS_MIN => {
             Ok(SearchOptions::to_the_end(CALIBRATED_ROWS_MIN as usize).into())
         }
-        None => Err(Error::Uncalibrated),
+        None => Ok(SearchPlan { reach: Reach::Uncalibrated, ..SearchOptions::uncalibrated().into() }),
     }
 }
 

@@ -28,14 +28,13 @@ pub struct Searcher<'i, P: Pages + 'i> {
 impl<P: Pages> Index<P> {
     /// The options of a search for the `k` nearest rows with `effort`.
     ///
-    /// If the calibration measured no recall as high as the target, the plan has the settings of
-    /// its longest search and the recall of that. An index too small to be calibrated is searched
-    /// to its end.
+    /// A recall that is out of reach, or of which it is not known what it takes, is no error: it is
+    /// searched for as hard as is known, and the plan says so ([`SearchPlan::reach`]). An index too
+    /// small to be calibrated is searched to its end.
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] for a `k`, a recall or a setting out of range; [`Error::Uncalibrated`]
-    /// for a recall on an index that was never calibrated; any error of the host.
+    /// [`Error::Argument`] for a `k`, a recall or a setting out of range; any error of the host.
     pub fn options(&self, k: usize, effort: &Effort) -> Result<SearchPlan, Error> {
         self.searcher().options(k, effort)
     }

@@ -1,0 +1,79 @@
+"""Warnings that searches of an index may find less than their recall."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+from pagehop.errors import RecallWarning
+from pagehop.reports import RecallReport
+
+_CALLER = 3
+"""Frames from `warnings.warn` to the code that called a method of `Index`."""
+
+
+class RecallWarnings:
+    """The warnings of one open index, at `path`."""
+
+    __slots__ = ("_given", "_path")
+
+    def __init__(self, path: str) -> None:
+        self._given: set[str] = set()
+        self._path = path
+
+    def of_plan(
+        self,
+        k: int,
+        recall: float | None,
+        uncalibrated: bool,
+        best: float | None,
+        outdated: tuple[int, int, bool] | None,
+    ) -> None:
+        """Warns of each once until the next calibration: there may be millions of searches."""
+        for name, what in _of_plan(k, recall, uncalibrated, best, outdated):
+            if name not in self._given:
+                self._given.add(name)
+                warnings.warn(f"{self._path}: {what}", RecallWarning, stacklevel=_CALLER)
+
+    def of_audit(self, report: RecallReport, by_queries: bool) -> None:
+        """Warns that an audit found less than the recall that it was given."""
+        advice = "calibrate() measures again what it takes"
+        if by_queries:
+            advice = "calibrate(queries) measures what it takes for queries like these"
+        warnings.warn(
+            f"{self._path}: searches for {report.k} rows with recall={report.target:g} find {report.recall:.4f} +- "
+            f"{report.interval:.4f}; {advice}",
+            RecallWarning,
+            stacklevel=_CALLER,
+        )
+
+    def forget(self) -> None:
+        """Warns of each again, since the index was calibrated."""
+        self._given.clear()
+
+
+def _of_plan(
+    k: int, recall: float | None, uncalibrated: bool, best: float | None, outdated: tuple[int, int, bool] | None
+) -> Iterator[tuple[str, str]]:
+    """What is to be warned of: a name for each kind, and the text."""
+    if uncalibrated:
+        yield (
+            "uncalibrated",
+            f"the index was never calibrated, so it is not known what recall={recall:g} takes; calibrate() measures "
+            "it, for an index opened with write=True",
+        )
+    if best is not None:
+        yield (
+            "best",
+            f"recall={recall:g} is more than any search for {k} rows reached when the index was calibrated, which was "
+            f"{best:.4f}; such searches are as long as the longest one then. recall=1 is exact",
+        )
+    if outdated is not None:
+        changes, rows, longer_rows = outdated
+        what, risk = f"{changes} rows were added or deleted", "find less than their recall"
+        if longer_rows:
+            what, risk = "longer rows than all before were added", "take longer than they need"
+        yield (
+            "outdated",
+            f"{what} since the index was calibrated at {rows} rows, so searches may {risk}; calibrate() measures again",
+        )
