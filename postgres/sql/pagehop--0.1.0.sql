@@ -189,7 +189,7 @@ CREATE FUNCTION pagehop_info(
         OUT trained_rows int8, OUT added_rows int8, OUT deleted_rows int8,
         OUT calibrated_nodes int8, OUT changes_since_calibration int8, OUT calibrated_by text,
         OUT default_recall float4,
-        OUT audited_recall float4, OUT audited_interval float4, OUT audited_k int4, OUT audited_target float4,
+        OUT audited_k int4, OUT audited_recall float4, OUT audited_half_interval float4, OUT audited_target float4,
         OUT changes_since_audit int8, OUT wants_training bool, OUT likely_recall float4)
     AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
     SET search_path = pg_catalog, pg_temp;
@@ -225,7 +225,7 @@ COMMENT ON FUNCTION pagehop_last_scan() IS 'what the last scan of a pagehop inde
 
 CREATE FUNCTION pagehop_calibrate(
         index regclass,
-        OUT k int4, OUT recall float4, OUT search_list int4, OUT slack float4, OUT "interval" float4, OUT best float4)
+        OUT k int4, OUT recall float4, OUT search_list int4, OUT slack float4, OUT half_interval float4, OUT best float4)
     RETURNS SETOF record
     AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
     SET search_path = pg_catalog, pg_temp;
@@ -237,21 +237,21 @@ COMMENT ON FUNCTION pagehop_calibrate(regclass) IS 'measure what each recall tak
 
 CREATE FUNCTION pagehop_calibrate(
         index regclass, queries @extschema:vector@.vector[],
-        OUT k int4, OUT recall float4, OUT search_list int4, OUT slack float4, OUT "interval" float4, OUT best float4)
+        OUT k int4, OUT recall float4, OUT search_list int4, OUT slack float4, OUT half_interval float4, OUT best float4)
     RETURNS SETOF record
     AS 'MODULE_PATHNAME', 'pagehop_calibrate_vectors' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
     SET search_path = pg_catalog, pg_temp;
 
 CREATE FUNCTION pagehop_calibrate(
         index regclass, queries @extschema:vector@.halfvec[],
-        OUT k int4, OUT recall float4, OUT search_list int4, OUT slack float4, OUT "interval" float4, OUT best float4)
+        OUT k int4, OUT recall float4, OUT search_list int4, OUT slack float4, OUT half_interval float4, OUT best float4)
     RETURNS SETOF record
     AS 'MODULE_PATHNAME', 'pagehop_calibrate_halfvecs' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
     SET search_path = pg_catalog, pg_temp;
 
 CREATE FUNCTION pagehop_calibration(
         index regclass,
-        OUT k int4, OUT recall float4, OUT search_list int4, OUT slack float4, OUT "interval" float4, OUT best float4)
+        OUT k int4, OUT recall float4, OUT search_list int4, OUT slack float4, OUT half_interval float4, OUT best float4)
     RETURNS SETOF record
     AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
     SET search_path = pg_catalog, pg_temp;
@@ -260,25 +260,25 @@ COMMENT ON FUNCTION pagehop_calibration(regclass) IS 'what pagehop_calibrate, or
 
 -- Measures the recall of searches with this session's settings: rows of the index as queries, or
 -- real ones, against a look at every row. A pagehop.recall that is missed by more than the
--- interval, and a calibration that much has changed since, are warnings. far is the share of
+-- half interval, and a calibration that much has changed since, are warnings. far is the share of
 -- queries that are farther from the rows than 99 of 100 were when the index was calibrated.
 -- pagehop_info shows what a user who may maintain the table found last.
 
 CREATE FUNCTION pagehop_recall(
         index regclass, k int4 DEFAULT 10, samples int4 DEFAULT 400,
-        OUT recall float4, OUT "interval" float4, OUT samples int4, OUT hops float4, OUT far float4)
+        OUT recall float4, OUT half_interval float4, OUT samples int4, OUT hops float4, OUT far float4)
     AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
     SET search_path = pg_catalog, pg_temp;
 
 CREATE FUNCTION pagehop_recall(
         index regclass, k int4, queries @extschema:vector@.vector[],
-        OUT recall float4, OUT "interval" float4, OUT samples int4, OUT hops float4, OUT far float4)
+        OUT recall float4, OUT half_interval float4, OUT samples int4, OUT hops float4, OUT far float4)
     AS 'MODULE_PATHNAME', 'pagehop_recall_vectors' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
     SET search_path = pg_catalog, pg_temp;
 
 CREATE FUNCTION pagehop_recall(
         index regclass, k int4, queries @extschema:vector@.halfvec[],
-        OUT recall float4, OUT "interval" float4, OUT samples int4, OUT hops float4, OUT far float4)
+        OUT recall float4, OUT half_interval float4, OUT samples int4, OUT hops float4, OUT far float4)
     AS 'MODULE_PATHNAME', 'pagehop_recall_halfvecs' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
     SET search_path = pg_catalog, pg_temp;
 

@@ -112,13 +112,13 @@ pub(crate) unsafe fn changed_index(index: pg_sys::Relation, wait: &mut dyn FnMut
         }
         calibrate::measure_and_store(index, &[], &mut wait_and_go_on)?;
         let name = errors::name(index);
-        let RecallReport { recall, interval, .. } = found;
+        let RecallReport { recall, half_interval, .. } = found;
         let missed = format!(
-            "searches of index \"{name}\" found {recall:.4} +- {interval:.4}, where {target} was asked: it was \
+            "searches of index \"{name}\" found {recall:.4} +- {half_interval:.4}, where {target} was asked: it was \
              calibrated again"
         );
         match undisturbed(index, &mut wait_and_go_on)? {
-            Some(now) => pgrx::log!("{missed}, and they find {:.4} +- {:.4}", now.recall, now.interval),
+            Some(now) => pgrx::log!("{missed}, and they find {:.4} +- {:.4}", now.recall, now.half_interval),
             None => pgrx::log!("{missed}"),
         }
     }

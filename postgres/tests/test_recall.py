@@ -147,17 +147,17 @@ def test_vacuum_calibrates_where_much_has_changed(connect: Connect) -> None:
 def test_an_audit_is_shown_by_info(connect: Connect) -> None:
     connection = connect()
     built(connection, 1500)
-    info = "SELECT audited_recall, audited_interval, audited_k, audited_target, changes_since_audit "
+    info = "SELECT audited_k, audited_recall, audited_half_interval, audited_target, changes_since_audit "
     info += "FROM pagehop_info('items_embedding')"
     assert run(connection, info) == [(None, None, None, None, None)]
     with connection.transaction():
         run(connection, "SET TRANSACTION READ ONLY; SELECT * FROM pagehop_recall('items_embedding')")
     assert run(connection, info) == [(None, None, None, None, None)], "who may not write may ask"
     run(connection, "SET pagehop.recall = 0.9")
-    [(found, interval)] = run(connection, "SELECT recall, \"interval\" FROM pagehop_recall('items_embedding', 20, 100)")
+    [(found, width)] = run(connection, "SELECT recall, half_interval FROM pagehop_recall('items_embedding', 20, 100)")
     fill(connection, vectors(2, seed=2), first=1500)
-    [(shown, width, k, target, changes)] = run(connection, info)
-    assert (shown, width, k, changes) == (found, interval, 20, 2)
+    [(k, *shown, target, changes)] = run(connection, info)
+    assert (k, shown, changes) == (20, [found, width], 2)
     assert isinstance(target, float)
     assert abs(target - 0.9) < 1e-6
 
@@ -326,7 +326,7 @@ def test_a_setting_that_is_no_recall_is_refused(connect: Connect) -> None:
 def test_an_audit_measures_what_the_session_has_set(connect: Connect) -> None:
     connection = connect()
     built(connection, 3000)
-    columns = "recall, \"interval\", samples FROM pagehop_recall('items_embedding'"
+    columns = "recall, half_interval, samples FROM pagehop_recall('items_embedding'"
     run(connection, "SET pagehop.slack = 0")
     [(low, interval, queries)] = run(connection, f"SELECT {columns})")
     assert queries == 400

@@ -42,7 +42,7 @@ class RecallWarnings:
             advice = "calibrate(queries) measures what it takes for queries like these"
         warnings.warn(
             f"{self._path}: searches for {report.k} rows with recall={report.target:g} find {report.recall:.4f} +- "
-            f"{report.interval:.4f}; {advice}",
+            f"{report.half_interval:.4f}; {advice}",
             RecallWarning,
             stacklevel=_CALLER,
         )

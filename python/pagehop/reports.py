@@ -31,7 +31,7 @@ class Audit(NamedTuple):
     """Rows searched for."""
     recall: float
     """Mean share of the `k` nearest rows that searches found."""
-    interval: float
+    half_interval: float
     """Half the width of the 95% confidence interval of `recall`."""
     target: float | None
     """The recall that the searches were given; None if they were given settings."""
@@ -44,14 +44,14 @@ class Audit(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """Settings that reach a recall. `search_list`, `slack` and `interval` are None if none did."""
+    """Settings that reach a recall. `search_list`, `slack` and `half_interval` are None if none do."""
 
     k: int
     """Rows searched for."""
     recall: float
     search_list: int | None
     slack: float | None
-    interval: float | None
+    half_interval: float | None
     """Half the width of the 95% confidence interval of the recall."""
     best: float
     """The highest recall that was measured for `k`."""
@@ -77,7 +77,7 @@ class RecallReport(NamedTuple):
     """Rows searched for."""
     recall: float
     """Mean share of the `k` nearest rows that searches found."""
-    interval: float
+    half_interval: float
     """Half the width of the 95% confidence interval of `recall`."""
     target: float | None
     """The recall that the searches were given; None if they were given settings."""

@@ -25,11 +25,11 @@ pub(crate) fn calibration<'py>(py: Python<'py>, known: &Calibration) -> PyResult
     let settings = PyList::empty(py);
     for entry in &known.entries {
         for (recall, setting) in RECALLS.iter().zip(&entry.settings) {
-            let (list, slack, interval) = match setting {
-                Some(setting) => (Some(setting.search_list), Some(setting.slack), Some(setting.interval)),
+            let (list, slack, half_interval) = match setting {
+                Some(setting) => (Some(setting.search_list), Some(setting.slack), Some(setting.half_interval)),
                 None => (None, None, None),
             };
-            settings.append((entry.k, short(*recall), list, slack, interval, entry.best))?;
+            settings.append((entry.k, short(*recall), list, slack, half_interval, entry.best))?;
         }
     }
     let words = PyDict::new(py);
@@ -57,7 +57,7 @@ pub(crate) fn audit<'py>(py: Python<'py>, audit: &Audit, since: u64) -> PyResult
     let words = PyDict::new(py);
     words.set_item("k", audit.k)?;
     words.set_item("recall", audit.recall)?;
-    words.set_item("interval", audit.interval)?;
+    words.set_item("half_interval", audit.half_interval)?;
     words.set_item("target", audit.target.map(short))?;
     words.set_item("samples", audit.samples)?;
     words.set_item("rows", audit.rows)?;
@@ -75,7 +75,7 @@ pub(crate) fn report<'py>(
     let words = PyDict::new(py);
     words.set_item("k", k)?;
     words.set_item("recall", report.recall)?;
-    words.set_item("interval", report.interval)?;
+    words.set_item("half_interval", report.half_interval)?;
     words.set_item("target", target.map(short))?;
     words.set_item("samples", report.samples)?;
     words.set_item("hops", report.hops)?;

@@ -111,7 +111,7 @@ def test_an_audit_agrees_with_brute_force(path: Path, vectors: Float32) -> None:
         report = index.recall(10, queries=queries, search_list=30)
         assert abs(report.recall - by_hand) < 0.004
         assert (report.k, report.target, report.samples) == (10, None, 200)
-        assert 0 < report.interval < 0.05
+        assert 0 < report.half_interval < 0.05
         report = index.recall(5, 150, recall=0.9)
         assert (report.k, report.target, report.samples) == (5, 0.9, 150)
         assert index.info().audit is None, "it is open for reading"

@@ -55,7 +55,7 @@ pub struct Setting {
     /// See [`SearchOptions::slack`].
     pub slack: f32,
     /// Half the width of the 95% confidence interval of the recall.
-    pub interval: f32,
+    pub half_interval: f32,
 }
 
 /// Longest list that a calibration tries for `k` neighbors: as a multiple of the default list, or
@@ -122,7 +122,7 @@ impl CalibratedK {
     /// The settings for a recall; those of the longest search that was tried if none reaches it.
     fn setting(&self, recall: f32) -> Setting {
         let mut reached = RECALLS.into_iter().zip(self.settings.iter().map_while(|setting| *setting)).peekable();
-        let longest = Setting { slack: f32::INFINITY, search_list: list_of(self.k, LISTS_MAX), interval: 0.0 };
+        let longest = Setting { slack: f32::INFINITY, search_list: list_of(self.k, LISTS_MAX), half_interval: 0.0 };
         let mut before = None;
         while let Some(known) = reached.next_if(|(known, _)| *known < recall) {
             before = Some(known);
@@ -136,7 +136,7 @@ impl CalibratedK {
         Setting {
             slack: between(low.slack, high.slack, share),
             search_list: list_between(low.search_list, high.search_list, share),
-            interval: low.interval.max(high.interval),
+            half_interval: low.half_interval.max(high.half_interval),
         }
     }
 }
@@ -168,7 +168,7 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn calibration() -> Calibration {
-        let setting = |slack, search_list| Some(Setting { slack, search_list, interval: 0.01 });
+        let setting = |slack, search_list| Some(Setting { slack, search_list, half_interval: 0.01 });
         let entry = |k, more: f32| CalibratedK {
             k,
             best: 0.997,

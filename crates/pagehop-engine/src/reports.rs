@@ -229,7 +229,7 @@ pub struct RecallReport {
     /// Mean recall: the share of the `k` nearest rows that searches found.
     pub recall: f32,
     /// Half the width of the interval in which the recall lies with 95% probability.
-    pub interval: f32,
+    pub half_interval: f32,
     /// Queries that were answered exactly.
     pub samples: usize,
     /// Mean hops of a search.
@@ -244,7 +244,7 @@ impl RecallReport {
     /// Whether the recall is below `target` by more than the confidence interval and the tolerance
     /// of calibrations.
     pub fn misses(&self, target: f32) -> bool {
-        self.recall + self.interval < target - TOLERANCE
+        self.recall + self.half_interval < target - TOLERANCE
     }
 }
 
@@ -256,7 +256,7 @@ pub struct Audit {
     /// Mean recall.
     pub recall: f32,
     /// Half the width of the interval in which the recall lies with 95% probability.
-    pub interval: f32,
+    pub half_interval: f32,
     /// The target recall; `None` if settings were given instead.
     pub target: Option<f32>,
     /// Queries that were answered exactly.
@@ -271,8 +271,8 @@ pub struct Audit {
 impl Audit {
     /// The audit with the result `report`, of the index described by `info`.
     pub fn of(info: &Info, k: usize, target: Option<f32>, report: &RecallReport) -> Self {
-        let RecallReport { recall, interval, samples, .. } = *report;
+        let RecallReport { recall, half_interval, samples, .. } = *report;
         let changes = info.added_rows.wrapping_add(info.deleted_rows);
-        Self { k, recall, interval, target, samples: samples as u32, rows: info.rows, changes }
+        Self { k, recall, half_interval, target, samples: samples as u32, rows: info.rows, changes }
     }
 }

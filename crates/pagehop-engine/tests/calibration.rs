@@ -205,13 +205,13 @@ fn an_audit_agrees_with_brute_force() {
         let by_hand = by_hand.sum::<usize>() as f32 / 600.0;
         // The rounding of codes may swap the tenth and the eleventh row.
         assert!((report.recall - by_hand).abs() < 0.004, "{report:?}, by hand {by_hand}");
-        assert!(report.interval > 0.0 && report.interval < 0.1, "{report:?}");
+        assert!(report.half_interval > 0.0 && report.half_interval < 0.1, "{report:?}");
         assert_eq!(report.samples, 60);
     }
     let everything = SearchOptions { search_list: 3000, slack: f32::INFINITY, beam_width: 4 };
     let report = index.recall(100, 50, &[], &everything, 2, &mut no_progress()).unwrap();
     assert_eq!((report.recall, report.samples), (1.0, 50));
-    assert!(report.interval > 0.0, "fifty samples prove nothing exactly");
+    assert!(report.half_interval > 0.0, "fifty samples prove nothing exactly");
 }
 
 #[test]
@@ -222,7 +222,10 @@ fn sampled_rows_are_as_hard_to_find_as_unseen_queries() {
     let own = index.recall(10, 600, &[], &options, 2, &mut no_progress()).unwrap();
     let others = index.recall(10, 0, &embeddings(DIM, 600, 2), &options, 2, &mut no_progress()).unwrap();
     println!("own {own:?}, others {others:?}");
-    assert!((own.recall - others.recall).abs() < own.interval + others.interval, "own {own:?}, others {others:?}");
+    assert!(
+        (own.recall - others.recall).abs() < own.half_interval + others.half_interval,
+        "own {own:?}, others {others:?}"
+    );
 }
 
 #[test]
@@ -318,7 +321,7 @@ fn queries_unlike_the_rows_need_their_own_settings_and_are_reported_as_far() {
     let measure = |queries: &[f32], options| opened.recall(10, 0, queries, options, 2, &mut no_progress()).unwrap();
     let (with_own, with_theirs) = (measure(unseen, &own), measure(unseen, &theirs));
     println!("strange queries: {with_own:?} as calibrated by rows, {with_theirs:?} by queries like them");
-    assert!((with_theirs.recall - 0.95).abs() < with_theirs.interval + 0.02, "{with_theirs:?}");
+    assert!((with_theirs.recall - 0.95).abs() < with_theirs.half_interval + 0.02, "{with_theirs:?}");
     assert!(with_own.far.unwrap() > 0.5, "{with_own:?}");
     let usual = measure(&embeddings(DIM, 300, 3), &own);
     assert!(usual.far.unwrap() < 0.05, "{usual:?}");

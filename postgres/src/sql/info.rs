@@ -71,10 +71,10 @@ fn describe(target: &Target) -> Result<[Option<pg_sys::Datum>; COLUMNS], Error> 
     let default_recall = of_index.or(info.default_recall);
     values[17] = default_recall.map(real);
     if let Some((audit, since)) = info.audit.zip(info.audited) {
-        let Audit { k, recall, interval, target, .. } = audit;
-        values[18] = Some(real(recall));
-        values[19] = Some(real(interval));
-        values[20] = Some(integer(k));
+        let Audit { k, recall, half_interval, target, .. } = audit;
+        values[18] = Some(integer(k));
+        values[19] = Some(real(recall));
+        values[20] = Some(real(half_interval));
         values[21] = target.map(real);
         values[22] = Some(bigint(since.changes));
     }

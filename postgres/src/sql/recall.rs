@@ -139,10 +139,10 @@ unsafe fn recall(call: pg_sys::FunctionCallInfo, samples: usize, given: Option<A
     let queries = unsafe { queries::given(call, given) };
     let report = measure(&target, k, samples, &queries).unwrap_or_else(|error| target.raise(error));
     target.close();
-    let RecallReport { recall, interval, samples, hops, far } = report;
-    let [recall, interval, hops] = [recall, interval, hops].map(real).map(Some);
+    let RecallReport { recall, half_interval, samples, hops, far } = report;
+    let [recall, half_interval, hops] = [recall, half_interval, hops].map(real).map(Some);
     // SAFETY: the script's columns are these, in this order and of these types.
-    unsafe { row(call, [recall, interval, Some(integer(samples)), hops, far.map(real)]) }
+    unsafe { row(call, [recall, half_interval, Some(integer(samples)), hops, far.map(real)]) }
 }
 
 /// Measures the recall, stores it where that is allowed, and warns of a recall that is missed.
@@ -165,9 +165,9 @@ fn warn(target: &Target, info: &Info, report: &RecallReport, by_queries: bool) {
     let with =
         if by_queries { " Pass queries like these as its second argument to calibrate by them." } else { "" };
     let hint = format!("SELECT pagehop_calibrate('{name}') measures again what each recall takes.{with}");
-    let RecallReport { recall, interval, .. } = report;
+    let RecallReport { recall, half_interval, .. } = report;
     if report.misses(asked.recall) {
-        let what = format!("searches of index \"{name}\" with {asked} find {recall:.4} +- {interval:.4}");
+        let what = format!("searches of index \"{name}\" with {asked} find {recall:.4} +- {half_interval:.4}");
         errors::warn(what, hint);
     } else if let Some(known) = info.calibration.filter(Measured::is_outdated) {
         let Measured { rows, changes, longer_rows, .. } = known;
@@ -200,14 +200,14 @@ unsafe fn rows(call: pg_sys::FunctionCallInfo, calibration: Option<Calibration>)
     };
     for entry in calibration.into_iter().flat_map(|calibration| calibration.entries) {
         for (recall, setting) in RECALLS.iter().zip(&entry.settings) {
-            let (search_list, slack, interval) =
-                setting.map_or((0, 0.0, 0.0), |s| (s.search_list, s.slack, s.interval));
+            let (search_list, slack, half_interval) =
+                setting.map_or((0, 0.0, 0.0), |s| (s.search_list, s.slack, s.half_interval));
             let values = [
                 integer(entry.k),
                 real(*recall),
                 integer(search_list),
                 real(slack),
-                real(interval),
+                real(half_interval),
                 real(entry.best),
             ];
             let is_null = setting.is_none();

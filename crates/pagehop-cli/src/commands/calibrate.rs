@@ -52,7 +52,7 @@ struct Setting {
     recall: f32,
     search_list: Option<usize>,
     slack: Option<f32>,
-    interval: Option<f32>,
+    half_interval: Option<f32>,
     best: f32,
 }
 
@@ -100,7 +100,7 @@ fn settings(known: &Calibration) -> impl Iterator<Item = Setting> {
             recall: *recall,
             search_list: setting.map(|setting| setting.search_list),
             slack: setting.map(|setting| setting.slack),
-            interval: setting.map(|setting| setting.interval),
+            half_interval: setting.map(|setting| setting.half_interval),
             best: entry.best,
         })
     })
@@ -110,9 +110,9 @@ impl Report<'_> {
     fn print(&self, output: &mut Output) -> Result<(), Error> {
         for setting in &self.settings {
             let Setting { k, recall, best, .. } = setting;
-            match (setting.search_list, setting.slack, setting.interval) {
-                (Some(list), Some(slack), Some(interval)) => output.text(format_args!(
-                    "k {k:<5} recall {recall:<6} search list {list:<6} slack {slack:<8.4} +- {interval:.4}\n"
+            match (setting.search_list, setting.slack, setting.half_interval) {
+                (Some(list), Some(slack), Some(half_interval)) => output.text(format_args!(
+                    "k {k:<5} recall {recall:<6} search list {list:<6} slack {slack:<8.4} +- {half_interval:.4}\n"
                 ))?,
                 _ => output
                     .text(format_args!("k {k:<5} recall {recall:<6} not reached, the best was {best:.4}\n"))?,

@@ -72,7 +72,7 @@ struct MeasuredReport {
 struct AuditReport {
     k: usize,
     recall: f32,
-    interval: f32,
+    half_interval: f32,
     target: Option<f32>,
     samples: u32,
     rows: u64,
@@ -124,7 +124,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         audit: info.audit.zip(info.audited).map(|(audit, since)| AuditReport {
             k: audit.k,
             recall: audit.recall,
-            interval: audit.interval,
+            half_interval: audit.half_interval,
             target: audit.target,
             samples: audit.samples,
             rows: audit.rows,
@@ -196,9 +196,9 @@ impl Report<'_> {
 
     fn audited(&self) -> String {
         let Some(audit) = &self.audit else { return "none stored".to_owned() };
-        let AuditReport { k, recall, interval, .. } = audit;
+        let AuditReport { k, recall, half_interval, .. } = audit;
         let target = audit.target.map_or(String::new(), |target| format!(" for {target}"));
         let changes = grouped(audit.changes);
-        format!("recall@{k} {recall:.4} +- {interval:.4}{target}; {changes} rows added or deleted since")
+        format!("recall@{k} {recall:.4} +- {half_interval:.4}{target}; {changes} rows added or deleted since")
     }
 }

@@ -56,7 +56,7 @@ struct Report<'a> {
     index: &'a Path,
     k: usize,
     recall: f32,
-    interval: f32,
+    half_interval: f32,
     target: Option<f32>,
     samples: usize,
     hops: f32,
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         index: &args.index,
         k: args.k,
         recall: found.recall,
-        interval: found.interval,
+        half_interval: found.half_interval,
         target: args.effort.recall,
         samples: found.samples,
         hops: found.hops,
@@ -116,7 +116,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         say(format_args!(
             "warning: searches with --recall {target} find {:.4} +- {:.4}; `pagehop calibrate {path}{with}` measures again \
              what it takes",
-            found.recall, found.interval,
+            found.recall, found.half_interval,
         ));
     }
     Ok(())
@@ -124,10 +124,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
 
 impl Report<'_> {
     fn print(&self, output: &mut Output) -> Result<(), Error> {
-        let Self { k, recall, interval, hops, search_list, slack, .. } = self;
+        let Self { k, recall, half_interval, hops, search_list, slack, .. } = self;
         let samples = grouped(self.samples as u64);
         output.text(format_args!(
-            "recall@{k} {recall:.4} +- {interval:.4} of {samples} queries; search list {search_list}, slack {slack:.4}, \
+            "recall@{k} {recall:.4} +- {half_interval:.4} of {samples} queries; search list {search_list}, slack {slack:.4}, \
              {hops:.1} hops\n"
         ))?;
         match self.far {

@@ -31,11 +31,11 @@ pub(crate) fn write(calibration: &Calibration, body: &mut [u8]) {
         fields.f32(entry.best);
         for setting in &entry.settings {
             debug_assert!(setting.is_none_or(is_possible), "{setting:?} could not be read");
-            let none = Setting { slack: f32::NAN, search_list: 0, interval: 0.0 };
-            let Setting { slack, search_list, interval } = setting.unwrap_or(none);
+            let none = Setting { slack: f32::NAN, search_list: 0, half_interval: 0.0 };
+            let Setting { slack, search_list, half_interval } = setting.unwrap_or(none);
             fields.f32(slack);
             fields.u32(search_list as u32);
-            fields.f32(interval);
+            fields.f32(half_interval);
         }
     }
     debug_assert!(fields.position() <= CALIBRATION_AT + CALIBRATION_BYTES);
@@ -72,7 +72,7 @@ pub(crate) fn write_audit(audit: &Audit, body: &mut [u8]) {
     fields.u32(audit.k as u32);
     fields.u64(audit.rows);
     fields.u64(audit.changes);
-    for number in [audit.recall, audit.interval, audit.target.unwrap_or(0.0)] {
+    for number in [audit.recall, audit.half_interval, audit.target.unwrap_or(0.0)] {
         fields.f32(number);
     }
 }
@@ -85,12 +85,12 @@ pub(crate) fn read_audit(body: &[u8]) -> Result<Option<Audit>, Error> {
         return Ok(None);
     }
     let (rows, changes) = (fields.u64(), fields.u64());
-    let [recall, interval, target] = std::array::from_fn(|_| fields.f32());
-    if [recall, interval, target].iter().any(|share| !(0.0..=1.0).contains(share)) || k == 0 {
+    let [recall, half_interval, target] = std::array::from_fn(|_| fields.f32());
+    if [recall, half_interval, target].iter().any(|share| !(0.0..=1.0).contains(share)) || k == 0 {
         return Err(Error::corrupt(PageId(0), format!("an audit found a recall of {recall} at {k}")));
     }
     let target = (target > 0.0).then_some(target);
-    Ok(Some(Audit { k, recall, interval, target, samples, rows, changes }))
+    Ok(Some(Audit { k, recall, half_interval, target, samples, rows, changes }))
 }
 
 /// Whether a search can have this setting.
@@ -105,8 +105,8 @@ fn read_k(fields: &mut Fields<'_>) -> Result<CalibratedK, Error> {
     for setting in &mut settings {
         let slack = fields.f32();
         let search_list = fields.u32() as usize;
-        let interval = fields.f32();
-        *setting = (!slack.is_nan()).then_some(Setting { slack, search_list, interval });
+        let half_interval = fields.f32();
+        *setting = (!slack.is_nan()).then_some(Setting { slack, search_list, half_interval });
         if !setting.is_none_or(is_possible) {
             let what = format!("it is calibrated to a slack of {slack} with a list of {search_list}");
             return Err(Error::corrupt(PageId(0), what));
@@ -131,8 +131,15 @@ mod tests {
         write(&calibration(), &mut body);
         assert_eq!(read(&body).expect("one"), Some(calibration()));
         assert_eq!(read_audit(&body).expect("none"), None);
-        let audit =
-            Audit { k: 10, recall: 0.9, interval: 0.01, target: Some(0.95), samples: 11, rows: 12, changes: 13 };
+        let audit = Audit {
+            k: 10,
+            recall: 0.9,
+            half_interval: 0.01,
+            target: Some(0.95),
+            samples: 11,
+            rows: 12,
+            changes: 13,
+        };
         write_audit(&audit, &mut body);
         assert_eq!(read_audit(&body).expect("one"), Some(audit));
         let end = QUERIES_AT + QUERIES_BYTES;

@@ -64,9 +64,9 @@ impl<P: Pages> Index<P> {
             Ok(shares)
         })?;
         let (shares, hops): (Vec<f32>, Vec<f32>) = parts.into_iter().flatten().unzip();
-        let (recall, interval) = samples::mean(&shares);
+        let (recall, half_interval) = samples::mean(&shares);
         let hops = hops.iter().sum::<f32>() / hops.len() as f32;
-        Ok(RecallReport { recall, interval, samples: samples.len(), hops, far: far_share(&state, &samples) })
+        Ok(RecallReport { recall, half_interval, samples: samples.len(), hops, far: far_share(&state, &samples) })
     }
 }
 

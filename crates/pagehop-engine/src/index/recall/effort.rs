@@ -353,7 +353,7 @@ impl Stage<'_> {
             *setting = chosen.map(|(list, point)| Setting {
                 slack: point.slack,
                 search_list: self.lists[list],
-                interval: point.interval,
+                half_interval: point.half_interval,
             });
         }
     }
@@ -365,10 +365,10 @@ impl Stage<'_> {
         let mut recall = if self.timed > 0 { 0.0 } else { least };
         let timed = &all[..self.timed];
         let point = |(at, slack): (usize, &f32)| {
-            let (found, interval) = recall_of(all, k, list, at);
+            let (found, half_interval) = recall_of(all, k, list, at);
             recall = found.max(recall);
             let hops: usize = timed.iter().map(|sought| sought.outcome.hops(list, at)).sum();
-            Point { slack: *slack, recall, interval, hops: hops as f32 / timed.len().max(1) as f32 }
+            Point { slack: *slack, recall, half_interval, hops: hops as f32 / timed.len().max(1) as f32 }
         };
         self.slacks.iter().enumerate().map(point).collect()
     }

@@ -15,14 +15,14 @@ pub(super) struct Point {
     pub(super) slack: f32,
     pub(super) recall: f32,
     /// Half the width of the 95% confidence interval of the recall.
-    pub(super) interval: f32,
+    pub(super) half_interval: f32,
     pub(super) hops: f32,
 }
 
 impl Point {
     /// What must be measured for a recall to be reached.
     fn target(&self, recall: f32) -> f32 {
-        recall + (MARGIN * self.interval).min(MARGIN_MAX * (1.0 - recall))
+        recall + (MARGIN * self.half_interval).min(MARGIN_MAX * (1.0 - recall))
     }
 }
 
@@ -51,8 +51,8 @@ fn between(below: Point, above: Point, wanted: f32) -> Point {
 mod tests {
     use super::*;
 
-    fn point(slack: f32, recall: f32, interval: f32) -> Point {
-        Point { slack, recall, interval, hops: 10.0 + slack }
+    fn point(slack: f32, recall: f32, half_interval: f32) -> Point {
+        Point { slack, recall, half_interval, hops: 10.0 + slack }
     }
 
     #[test]
