@@ -19,8 +19,8 @@ const CHANGED_SHARE: u64 = 10;
 const SAMPLES_MIN: u64 = 12;
 const SAMPLES_MAX: u64 = 100_000;
 
-/// Measures the recall of searches for `k` rows as this session makes them. The queries are those
-/// of `queries`, one after the other, or else up to `samples` rows of the index. The audit is
+/// Measures the recall of searches for `k` rows as this session makes them. The queries are
+/// `queries`, one after the other, or else up to `samples` rows of the index. The audit is
 /// stored if it `may_store`. Returns the state of the index before.
 ///
 /// # Safety
@@ -29,7 +29,7 @@ const SAMPLES_MAX: u64 = 100_000;
 pub(crate) unsafe fn measure(
     index: pg_sys::Relation,
     k: usize,
-    (samples, queries): (usize, &[f32]),
+    (samples, queries): (usize, Option<&[f32]>),
     may_store: bool,
     progress: OnProgress<'_>,
 ) -> Result<(Info, RecallReport), Error> {
@@ -43,10 +43,11 @@ pub(crate) unsafe fn measure(
     let query_bytes = memory::query_bytes(info.dim, k, info.rows);
     let samples = match queries {
         // The rest would be the same rows again, or more than is needed to tell a recall.
-        [] => (memory::limit_bytes() / query_bytes).clamp(SAMPLES_MIN, SAMPLES_MAX).min(samples as u64),
-        _ => 0,
+        None => (memory::limit_bytes() / query_bytes).clamp(SAMPLES_MIN, SAMPLES_MAX).min(samples as u64),
+        Some(_) => 0,
     };
-    let count = samples.min(info.rows).max((queries.len() / info.dim) as u64);
+    let given = queries.map_or(0, |queries| queries.len() / info.dim);
+    let count = samples.min(info.rows).max(given as u64);
     memory::budget("measuring the recall", count * query_bytes);
     let report = open.recall(k, samples.min(info.rows) as usize, queries, &options, 1, progress)?;
     if may_store {
@@ -110,7 +111,7 @@ pub(crate) unsafe fn changed_index(index: pg_sys::Relation, wait: &mut dyn FnMut
         if !found.misses(reached) {
             return Ok(());
         }
-        calibrate::measure_and_store(index, &[], &mut wait_and_go_on)?;
+        calibrate::measure_and_store(index, None, &mut wait_and_go_on)?;
         let name = errors::name(index);
         let RecallReport { recall, half_interval, .. } = found;
         let missed = format!(
@@ -136,7 +137,7 @@ unsafe fn undisturbed(index: pg_sys::Relation, progress: OnProgress<'_>) -> Resu
     unsafe {
         let open = open_indexes::open(index)?;
         let before = calibrate::graph(&open)?;
-        let found = measure(index, K, (SAMPLES, &[]), true, progress);
+        let found = measure(index, K, (SAMPLES, None), true, progress);
         if calibrate::graph(&open)? != before {
             return Ok(None);
         }

@@ -30,14 +30,14 @@ pub(crate) unsafe fn new_index(index: pg_sys::Relation, threads: usize, memory: 
     let found = match copied {
         Some(pages) => {
             let signals = Signals::block();
-            Index::open(pages)?.calibrate(&[], threads, &mut |step| {
+            Index::open(pages)?.calibrate(None, threads, &mut |step| {
                 signals.delivered(|| {
                     progress::show(step);
                     go_on(step)
                 })
             })?
         }
-        None => open.calibrate(&[], 1, &mut |step| {
+        None => open.calibrate(None, 1, &mut |step| {
             progress::show(step);
             go_on(step)
         })?,
@@ -54,7 +54,7 @@ pub(crate) unsafe fn new_index(index: pg_sys::Relation, threads: usize, memory: 
 /// `index` is open and of this access method, and this backend is not its writer.
 pub(crate) unsafe fn grown_index(index: pg_sys::Relation) -> Result<(), Error> {
     // SAFETY: the caller keeps the index open and is not its writer.
-    unsafe { measure_and_store(index, &[], &mut go_on).map(|_| ()) }
+    unsafe { measure_and_store(index, None, &mut go_on).map(|_| ()) }
 }
 
 /// Calibrates an index if it never was and is large enough, if its model `is_trained` again, or if
@@ -82,7 +82,7 @@ pub(crate) unsafe fn changed_index(
         ControlFlow::Continue(())
     };
     // SAFETY: the caller keeps the index open and is not its writer.
-    unsafe { measure_and_store(index, &[], &mut wait_and_go_on).map(|_| ()) }
+    unsafe { measure_and_store(index, None, &mut wait_and_go_on).map(|_| ()) }
 }
 
 /// Measures with `queries`, or with rows of the index if there are none, and stores what was found:
@@ -96,7 +96,7 @@ pub(crate) unsafe fn changed_index(
 /// `index` is open and of this access method, and this backend is not its writer.
 pub(crate) unsafe fn measure_and_store(
     index: pg_sys::Relation,
-    queries: &[f32],
+    queries: Option<&[f32]>,
     progress: OnProgress<'_>,
 ) -> Result<Option<Calibration>, Error> {
     // SAFETY: the caller keeps the index open.

@@ -44,7 +44,10 @@ class Audit(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """Settings that reach a recall. `search_list`, `slack` and `half_interval` are None if none do."""
+    """Settings that reach a recall.
+
+    `search_list`, `slack` and `half_interval` are None if no settings reached it.
+    """
 
     k: int
     """Rows searched for."""

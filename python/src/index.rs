@@ -166,9 +166,10 @@ impl Index {
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
         self.may_change(py)?;
         let index = self.get(py)?;
-        let queries = queries.map_or(Ok(Vec::new()), |queries| queries.to_vec(py))?;
+        let queries = queries.map(|queries| queries.to_vec(py)).transpose()?;
         let mut watch = Watch::new(progress);
-        let known = py.detach(|| index.calibrate(&queries, threads, &mut |progress| watch.look(progress)));
+        let known =
+            py.detach(|| index.calibrate(queries.as_deref(), threads, &mut |progress| watch.look(progress)));
         let known = known.map_err(|error| watch.take_raised().unwrap_or_else(|| errors::to_python(py, &error)))?;
         let Some(known) = known else { return Ok(None) };
         // Changes by other threads wait only while the result is stored, not while it is measured.
@@ -202,7 +203,7 @@ impl Index {
     ) -> PyResult<(Bound<'py, PyDict>, bool, Option<recall::Warnings>)> {
         let index = self.get(py)?;
         let effort = Effort::of(recall, search_list, slack).map_err(|error| errors::to_python(py, &error))?;
-        let queries = queries.map_or(Ok(Vec::new()), |queries| queries.to_vec(py))?;
+        let queries = queries.map(|queries| queries.to_vec(py)).transpose()?;
         let mut watch = Watch::new(progress);
         let measured = py.detach(|| {
             let plan = index.options(k, &effort)?;
@@ -210,7 +211,7 @@ impl Index {
             let options = plan.options;
             let options = options.ok_or_else(|| Error::argument("searches with a recall of 1 find every row"))?;
             let mut look = |progress| watch.look(progress);
-            Ok((index.recall(k, samples, &queries, &options, threads, &mut look)?, warnings))
+            Ok((index.recall(k, samples, queries.as_deref(), &options, threads, &mut look)?, warnings))
         });
         let (report, warnings) =
             measured.map_err(|error| watch.take_raised().unwrap_or_else(|| errors::to_python(py, &error)))?;

@@ -7,10 +7,10 @@ use pagehop_engine::VectorSource;
 use crate::errors::Error;
 use crate::formats::Vectors;
 
-/// All vectors of `file`, as queries for the index at `path`, whose dimension is `dim`. Empty
-/// without a file.
-pub(crate) fn read_queries(file: Option<&Path>, path: &Path, dim: usize) -> Result<Vec<f32>, Error> {
-    let Some(file) = file else { return Ok(Vec::new()) };
+/// All vectors of `file`, if there is one, as queries for the index at `path`, whose dimension is
+/// `dim`.
+pub(crate) fn read_queries(file: Option<&Path>, path: &Path, dim: usize) -> Result<Option<Vec<f32>>, Error> {
+    let Some(file) = file else { return Ok(None) };
     let mut vectors = Vectors::open(file)?;
     check_dim((path, dim), (file, vectors.dim()))?;
     let mut queries = Vec::new();
@@ -20,7 +20,7 @@ pub(crate) fn read_queries(file: Option<&Path>, path: &Path, dim: usize) -> Resu
     if queries.is_empty() {
         return Err(Error::Use(format!("{} has no vectors", file.display())));
     }
-    Ok(queries)
+    Ok(Some(queries))
 }
 
 /// Refuses a file of vectors whose dimension is not the index's. Both come as path and dimension.

@@ -279,8 +279,8 @@ fn a_page_that_was_lost_before_a_step_named_it_is_not_missed() {
         let index = Index::open(pages).unwrap();
         let found = index.search_exactly(rows.row(0), all.len(), 1, &mut no_progress()).unwrap();
         assert_eq!(found[0].hits.len(), all.len());
-        index.recall(10, 20, &[], &SearchOptions::default(), 1, &mut no_progress()).unwrap();
-        index.calibrate(&[], 1, &mut no_progress()).unwrap();
+        index.recall(10, 20, None, &SearchOptions::default(), 1, &mut no_progress()).unwrap();
+        index.calibrate(None, 1, &mut no_progress()).unwrap();
     };
     assert_whole(&pages, &all);
 

@@ -29,7 +29,7 @@ fn calibrated_index(rows: &Rows, metric: Metric) -> Index<MemPages> {
 }
 
 fn calibrated(index: &Index<MemPages>) -> Calibration {
-    index.calibrate(&[], 2, &mut no_progress()).unwrap().expect("there are enough rows")
+    index.calibrate(None, 2, &mut no_progress()).unwrap().expect("there are enough rows")
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn unseen_queries_reach_the_requested_recall() {
         for wanted in [0.9, 0.95, 0.98, 0.99] {
             let options = calibration.plan(10, wanted).options.unwrap();
             let (found, ..) = recall(&index, &rows, metric, &queries, &options);
-            let own = index.recall(10, 600, &[], &options, 2, &mut no_progress()).unwrap();
+            let own = index.recall(10, 600, None, &options, 2, &mut no_progress()).unwrap();
             println!("{metric:?} {wanted}: {found}, slack {}, audit {}", options.slack, own.recall);
             // The confidence intervals of samples of 400 and 600 are about half as wide as this.
             let room = 0.25 * (1.0 - f64::from(wanted)) + 0.01;
@@ -56,7 +56,7 @@ fn unseen_queries_reach_the_requested_recall() {
             // The shortest fixed list with the same recall.
             let fixed =
                 |list| SearchOptions { search_list: list, slack: f32::INFINITY, ..SearchOptions::default() };
-            let audit = |list| index.recall(10, 600, &[], &fixed(list), 2, &mut no_progress()).unwrap();
+            let audit = |list| index.recall(10, 600, None, &fixed(list), 2, &mut no_progress()).unwrap();
             let (mut short, mut long) = (9, 256);
             while long - short > 1 {
                 let middle = (short + long) / 2;
@@ -84,7 +84,8 @@ fn settings_for_recalls_that_short_lists_do_not_reach_are_cheap_too() {
     let (rows, queries) = (Rows::new(DIM, vectors(8000)), vectors(200));
     let index = index(&rows, Metric::L2);
     let calibration = calibrated(&index);
-    let measure = |options: &SearchOptions| index.recall(10, 0, &queries, options, 2, &mut no_progress()).unwrap();
+    let measure =
+        |options: &SearchOptions| index.recall(10, 0, Some(&queries), options, 2, &mut no_progress()).unwrap();
     let of = |search_list, slack| SearchOptions { search_list, slack, ..SearchOptions::default() };
     assert!(measure(&of(400, f32::INFINITY)).recall < 0.98);
     for wanted in [0.98, 0.99] {
@@ -112,7 +113,7 @@ fn more_neighbors_than_were_calibrated_are_found_with_the_recall_that_is_given()
         for (k, effort) in ks.iter().flat_map(|k| efforts.map(|effort| (*k, effort))) {
             let wanted = if let Effort::Recall(recall) = effort { recall } else { RECALL_DEFAULT };
             let options = index.options(k, &effort).unwrap().options.unwrap();
-            let found = index.recall(k, 200, &[], &options, 2, &mut no_progress()).unwrap();
+            let found = index.recall(k, 200, None, &options, 2, &mut no_progress()).unwrap();
             assert!(found.recall > wanted - 0.01, "{rows} {metric:?} {k} {effort:?}: {found:?} with {options:?}");
             let most = if metric == Metric::InnerProduct { 4.0 } else { 2.0 };
             assert!(found.hops < most * k as f32, "{rows} {metric:?} {k} {effort:?}: {found:?} with {options:?}");
@@ -196,7 +197,7 @@ fn an_audit_agrees_with_brute_force() {
     let queries = embeddings(DIM, 60, 2);
     for slack in [0.0, 0.1] {
         let options = SearchOptions { slack, ..SearchOptions::default() };
-        let report = index.recall(10, 0, &queries, &options, 2, &mut no_progress()).unwrap();
+        let report = index.recall(10, 0, Some(&queries), &options, 2, &mut no_progress()).unwrap();
         let by_hand = queries.chunks_exact(DIM).map(|query| {
             let nearest: HashSet<u64> = truth(&rows, Metric::L2, query, 10).into_iter().collect();
             let hits = index.search(query, 10, &options).unwrap().hits;
@@ -209,7 +210,7 @@ fn an_audit_agrees_with_brute_force() {
         assert_eq!(report.samples, 60);
     }
     let everything = SearchOptions { search_list: 3000, slack: f32::INFINITY, beam_width: 4 };
-    let report = index.recall(100, 50, &[], &everything, 2, &mut no_progress()).unwrap();
+    let report = index.recall(100, 50, None, &everything, 2, &mut no_progress()).unwrap();
     assert_eq!((report.recall, report.samples), (1.0, 50));
     assert!(report.half_interval > 0.0, "fifty samples prove nothing exactly");
 }
@@ -219,8 +220,8 @@ fn sampled_rows_are_as_hard_to_find_as_unseen_queries() {
     let rows = Rows::new(DIM, embeddings(DIM, 12_000, 1));
     let index = index(&rows, Metric::L2);
     let options = SearchOptions { slack: 0.02, ..SearchOptions::default() };
-    let own = index.recall(10, 600, &[], &options, 2, &mut no_progress()).unwrap();
-    let others = index.recall(10, 0, &embeddings(DIM, 600, 2), &options, 2, &mut no_progress()).unwrap();
+    let own = index.recall(10, 600, None, &options, 2, &mut no_progress()).unwrap();
+    let others = index.recall(10, 0, Some(&embeddings(DIM, 600, 2)), &options, 2, &mut no_progress()).unwrap();
     println!("own {own:?}, others {others:?}");
     assert!(
         (own.recall - others.recall).abs() < own.half_interval + others.half_interval,
@@ -291,8 +292,8 @@ fn calibration_does_not_depend_on_threads() {
     let index = index(&rows, Metric::Cosine);
     let (queries, options) = (embeddings(DIM, 70, 2), SearchOptions { slack: 0.02, ..SearchOptions::default() });
     let measure = |threads| {
-        let calibration = index.calibrate(&queries, threads, &mut no_progress()).unwrap();
-        (calibration, index.recall(10, 77, &[], &options, threads, &mut no_progress()).unwrap())
+        let calibration = index.calibrate(Some(&queries), threads, &mut no_progress()).unwrap();
+        (calibration, index.recall(10, 77, None, &options, threads, &mut no_progress()).unwrap())
     };
     let alone = measure(1);
     assert_eq!(alone, measure(2));
@@ -309,7 +310,7 @@ fn queries_unlike_the_rows_need_their_own_settings_and_are_reported_as_far() {
     let strange: Vec<f32> = embeddings(DIM, 600, 2).iter().map(|x| x + 0.8 * noise.gauss()).collect();
     let (seen, unseen) = strange.split_at(300 * DIM);
     let own = calibrated(&known).plan(10, 0.95).options.unwrap();
-    let theirs = known.calibrate(seen, 2, &mut no_progress()).unwrap().expect("enough rows");
+    let theirs = known.calibrate(Some(seen), 2, &mut no_progress()).unwrap().expect("enough rows");
     assert_eq!(theirs.samples, 300);
     let theirs = theirs.plan(10, 0.95).options.unwrap();
     let mut writer = pages.writer();
@@ -318,7 +319,8 @@ fn queries_unlike_the_rows_need_their_own_settings_and_are_reported_as_far() {
     change.finish().unwrap();
     drop(writer);
     let opened = Index::open(pages.clone()).unwrap();
-    let measure = |queries: &[f32], options| opened.recall(10, 0, queries, options, 2, &mut no_progress()).unwrap();
+    let measure =
+        |queries: &[f32], options| opened.recall(10, 0, Some(queries), options, 2, &mut no_progress()).unwrap();
     let (with_own, with_theirs) = (measure(unseen, &own), measure(unseen, &theirs));
     println!("strange queries: {with_own:?} as calibrated by rows, {with_theirs:?} by queries like them");
     assert!((with_theirs.recall - 0.95).abs() < with_theirs.half_interval + 0.02, "{with_theirs:?}");
@@ -379,7 +381,7 @@ fn a_change_that_makes_an_index_large_enough_or_trains_it_asks_for_calibration()
     assert!(!add(old..old + 1, None).0, "a replaced row must not count as a new one");
     let (wants, large) = add(few..few + 1, None);
     assert!(wants, "now there are enough rows");
-    let by_queries = large.calibrate(&embeddings(DIM, 60, 2), 2, &mut no_progress()).unwrap();
+    let by_queries = large.calibrate(Some(&embeddings(DIM, 60, 2)), 2, &mut no_progress()).unwrap();
     let (wants, large) = add(few + 1..few + 2, None);
     assert!(!wants, "it was not calibrated when it became large enough: later rows must not ask again");
     assert!(add(10_000..18_000, None).0, "this many rows train the model");
@@ -416,18 +418,21 @@ fn a_change_that_doubles_a_file_asks_for_calibration() {
 #[test]
 fn too_few_rows_give_no_calibration_and_callers_can_interrupt_it() {
     let rows = Rows::new(DIM, embeddings(DIM, CALIBRATED_ROWS_MIN as usize - 1, 1));
-    assert_eq!(index(&rows, Metric::L2).calibrate(&[], 2, &mut no_progress()).unwrap(), None);
+    assert_eq!(index(&rows, Metric::L2).calibrate(None, 2, &mut no_progress()).unwrap(), None);
     let rows = Rows::new(DIM, embeddings(DIM, CALIBRATED_ROWS_MIN as usize, 1));
     let index = index(&rows, Metric::L2);
-    assert!(index.calibrate(&[], 2, &mut no_progress()).unwrap().is_some());
+    assert!(index.calibrate(None, 2, &mut no_progress()).unwrap().is_some());
     let mut calls = 0;
-    let stopped = index.calibrate(&[], 2, &mut |_| {
+    let stopped = index.calibrate(None, 2, &mut |_| {
         calls += 1;
         if calls > 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     assert!(matches!(stopped, Err(Error::Interrupted)));
     let options = SearchOptions::default();
-    for (k, samples, queries) in [(0, 5, vec![]), (10, 0, vec![]), (10, 0, vec![0.0; DIM + 1])] {
-        assert!(index.recall(k, samples, &queries, &options, 2, &mut no_progress()).is_err());
+    for (k, samples, queries) in
+        [(0, 5, None), (10, 0, None), (10, 5, Some(vec![])), (10, 0, Some(vec![0.0; DIM + 1]))]
+    {
+        assert!(index.recall(k, samples, queries.as_deref(), &options, 2, &mut no_progress()).is_err());
     }
+    assert!(index.calibrate(Some(&[]), 2, &mut no_progress()).is_err(), "no queries are not vectors of the index");
 }

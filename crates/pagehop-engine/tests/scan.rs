@@ -85,7 +85,7 @@ fn a_calibration_and_an_audit_read_the_index_once_for_all_samples() {
     let queries = embeddings(DIM, QUERIES, 2);
     let mut expected = None;
     for threads in [1, 2, 5] {
-        for given in [&queries[..], &[]] {
+        for given in [Some(&queries[..]), None] {
             let calibrated = scanned(&index, threads, || {
                 index.calibrate(given, threads, &mut no_progress()).unwrap().expect("there are enough rows");
             });
@@ -114,7 +114,7 @@ fn a_calibration_can_be_stopped_in_every_part_of_it() {
         calls.push((progress.phase, read));
         ControlFlow::Continue(())
     };
-    index.calibrate(&[], 1, &mut note).unwrap();
+    index.calibrate(None, 1, &mut note).unwrap();
     println!("{} calls of the progress callback", calls.len());
     assert!(calls.iter().any(|(phase, _)| *phase == "search"));
     // A search of the longest list visits each of the 3,000 rows, and 16 come between two calls.
@@ -125,7 +125,7 @@ fn a_calibration_can_be_stopped_in_every_part_of_it() {
         before = *read;
         if at % 10 == 0 {
             let mut left = at;
-            let stopped = index.calibrate(&[], 1, &mut |_| {
+            let stopped = index.calibrate(None, 1, &mut |_| {
                 left = left.wrapping_sub(1);
                 if left == usize::MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });

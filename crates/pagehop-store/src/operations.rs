@@ -94,7 +94,7 @@ pub fn add_with_columns<I: RowId>(
     })?;
     if wants_calibration {
         // The rows are committed already.
-        let _ = calibrate(index, &[], 0, progress);
+        let _ = calibrate(index, None, 0, progress);
     }
     vacuum::after(index, report.replaced, progress);
     Ok(report)
@@ -169,13 +169,13 @@ pub fn retrain(index: &Index<IndexFile>, progress: OnProgress<'_>) -> Result<(),
     }
     within(index, |change| change.train(progress))?;
     if index.calibration()?.is_none_or(|known| !known.by_queries) {
-        calibrate(index, &[], 0, progress)?;
+        calibrate(index, None, 0, progress)?;
     }
     Ok(())
 }
 
-/// Measures which settings reach which recall, for vectors of the index or, if there are any, for
-/// `queries`, and stores it; see [`Index::calibrate`]. `None` for an index of too few rows, in
+/// Measures which settings reach which recall, for `queries` or, if there are none, for vectors of
+/// the index, and stores it; see [`Index::calibrate`]. `None` for an index of too few rows, in
 /// which nothing is stored.
 ///
 /// # Errors
@@ -184,7 +184,7 @@ pub fn retrain(index: &Index<IndexFile>, progress: OnProgress<'_>) -> Result<(),
 /// [`commit`](crate::Transaction::commit). Nothing has changed then.
 pub fn calibrate(
     index: &Index<IndexFile>,
-    queries: &[f32],
+    queries: Option<&[f32]>,
     threads: usize,
     progress: OnProgress<'_>,
 ) -> Result<Option<Calibration>, Error> {

@@ -160,7 +160,7 @@ fn threads_cost_no_recall() {
             pagehop_store::add(&index, &ids, part, options, &mut go_on).unwrap();
         }
         let options = SearchOptions { search_list: 20, ..SearchOptions::default() };
-        index.recall(10, 0, &queries, &options, 1, &mut go_on).unwrap().recall
+        index.recall(10, 0, Some(&queries), &options, 1, &mut go_on).unwrap().recall
     });
     assert!((recall[0] - recall[1]).abs() < 0.02, "{recall:?}");
 }

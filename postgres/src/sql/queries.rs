@@ -57,14 +57,14 @@ unsafe fn vectors(call: pg_sys::FunctionCallInfo, at: usize, element: Element) -
 }
 
 /// The components, one query after the other, of the queries that an index of `dim` dimensions has
-/// a place for.
+/// a place for; `None` where rows of the index are the queries.
 ///
 /// # Errors
 ///
 /// If there are queries but none has a place, or one has other dimensions.
-pub(super) fn placed(kind: Kind, dim: usize, queries: &Queries) -> Result<Vec<f32>, Error> {
+pub(super) fn placed(kind: Kind, dim: usize, queries: &Queries) -> Result<Option<Vec<f32>>, Error> {
+    let Some(queries) = queries else { return Ok(None) };
     let mut placed = Vec::new();
-    let Some(queries) = queries else { return Ok(placed) };
     for query in queries.iter().filter(|query| kind.has_place(query)) {
         if query.len() != dim {
             return Err(Error::Dimension { expected: dim, got: query.len() });
@@ -76,5 +76,5 @@ pub(super) fn placed(kind: Kind, dim: usize, queries: &Queries) -> Result<Vec<f3
             "no query can be used: the array is empty, or all are NULL, or zero under cosine",
         ));
     }
-    Ok(placed)
+    Ok(Some(placed))
 }

@@ -103,9 +103,10 @@ fn measure_and_store(target: &Target, queries: &Queries) -> Result<Option<Calibr
     unsafe {
         let info = open_indexes::open(index)?.info()?;
         let placed = queries::placed(Kind::of(index), info.dim, queries)?;
-        let bytes = (placed.len() / info.dim) as u64 * memory::query_bytes(info.dim, CALIBRATED_K_MAX, info.rows);
+        let given = placed.as_ref().map_or(0, |placed| placed.len() / info.dim);
+        let bytes = given as u64 * memory::query_bytes(info.dim, CALIBRATED_K_MAX, info.rows);
         memory::budget("calibrating by these queries", bytes);
-        calibrate::measure_and_store(index, &placed, &mut go_on)
+        calibrate::measure_and_store(index, placed.as_deref(), &mut go_on)
     }
 }
 
@@ -152,7 +153,8 @@ fn measure(target: &Target, k: usize, samples: usize, queries: &Queries) -> Resu
     let (dim, kind) = unsafe { (open_indexes::open(index)?.info()?.dim, Kind::of(index)) };
     let placed = queries::placed(kind, dim, queries)?;
     // SAFETY: the target keeps the index open, and this backend is not its writer.
-    let (info, report) = unsafe { audit::measure(index, k, (samples, &placed), target.may_store(), &mut go_on)? };
+    let (info, report) =
+        unsafe { audit::measure(index, k, (samples, placed.as_deref()), target.may_store(), &mut go_on)? };
     warn(target, &info, &report, queries.is_some());
     Ok(report)
 }

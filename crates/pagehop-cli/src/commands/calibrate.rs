@@ -64,7 +64,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let info = index_file::info(&args.index, &index)?;
     let queries = read_queries(args.queries.as_deref(), &args.index, info.dim)?;
     let mut line = ProgressLine::new(args.reporting.quiet);
-    let known = pagehop_store::calibrate(&index, &queries, args.threads, &mut |progress| line.update(progress));
+    let known =
+        pagehop_store::calibrate(&index, queries.as_deref(), args.threads, &mut |progress| line.update(progress));
     drop(line);
     let known = known.map_err(|error| Error::about(&args.index, &error))?;
     index_file::close(&args.index, index)?;

@@ -82,8 +82,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         return Err(Error::Use(what.to_owned()));
     };
     let mut line = ProgressLine::new(args.json);
-    let found =
-        index.recall(args.k, args.samples, &queries, &options, args.threads, &mut |progress| line.update(progress));
+    let (queries, mut update) = (queries.as_deref(), |progress| line.update(progress));
+    let found = index.recall(args.k, args.samples, queries, &options, args.threads, &mut update);
     drop(line);
     let found = found.map_err(|error| about(&error))?;
     if args.store {

@@ -164,7 +164,7 @@ fn measured_meta_page<P: Pages>(
     progress: OnProgress<'_>,
 ) -> Result<Option<Vec<u8>>, Error> {
     let index = Index::open(pages)?;
-    let calibration = index.calibrate(&[], threads, progress)?;
+    let calibration = index.calibrate(None, threads, progress)?;
     calibration.map(|calibration| index.calibrated_meta_page(calibration)).transpose()
 }
 

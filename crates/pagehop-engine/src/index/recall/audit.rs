@@ -14,7 +14,7 @@ const LOOK_SEARCHES: usize = 16;
 
 impl<P: Pages> Index<P> {
     /// Measures the recall@k of searches with `options`. The queries are `queries`, the user's
-    /// vectors one after another, or `samples` vectors of the data if `queries` is empty. Does not
+    /// vectors one after another, or `samples` vectors of the data if there are none. Does not
     /// block searches or writes; rows that a writer moves at the same time may count as missed.
     ///
     /// Reads every page once; `threads` of 0 means one per core.
@@ -27,7 +27,7 @@ impl<P: Pages> Index<P> {
         &self,
         k: usize,
         samples: usize,
-        queries: &[f32],
+        queries: Option<&[f32]>,
         options: &SearchOptions,
         threads: usize,
         progress: OnProgress<'_>,
@@ -39,8 +39,8 @@ impl<P: Pages> Index<P> {
         let node_pages = state.node_pages(self.pages());
         let seed = state.meta.change.commit;
         let mut samples = match queries {
-            [] => samples::choose(&state, node_pages, &mut reader, (samples, most), seed, progress)?,
-            _ => exact::given(state.meta.dim, queries, most)?,
+            None => samples::choose(&state, node_pages, &mut reader, (samples, most), seed, progress)?,
+            Some(queries) => exact::given(state.meta.dim, queries, most)?,
         };
         reader.pause();
         scan(&state, self.pages(), &mut samples, Bounds::Likely, threads, progress)?;

@@ -47,7 +47,7 @@ const NEAR_SHARE: f32 = 0.99;
 
 impl<P: Pages> Index<P> {
     /// Measures which settings reach which recall. The queries are `queries`, the user's vectors
-    /// one after another, or vectors of the data if `queries` is empty. Changes nothing:
+    /// one after another, or vectors of the data if there are none. Changes nothing:
     /// [`Change::set_calibration`](crate::Change::set_calibration) stores the result. `None` if the
     /// index has fewer than [`CALIBRATED_ROWS_MIN`] rows.
     ///
@@ -56,12 +56,12 @@ impl<P: Pages> Index<P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] for 1 to [`CALIBRATION_QUERIES_MIN`] - 1 queries; the errors of
+    /// [`Error::Argument`] for fewer than [`CALIBRATION_QUERIES_MIN`] `queries`; the errors of
     /// [`Index::search`] for an invalid query; [`Error::Interrupted`] if `progress` breaks; any
     /// error of the host.
     pub fn calibrate(
         &self,
-        queries: &[f32],
+        queries: Option<&[f32]>,
         threads: usize,
         progress: OnProgress<'_>,
     ) -> Result<Option<Calibration>, Error> {
@@ -72,13 +72,13 @@ impl<P: Pages> Index<P> {
         let node_pages = state.node_pages(self.pages());
         let (all, seed) = ((some + more, EVIDENCE_ROWS), change.commit);
         let mut samples = match queries {
-            [] => samples::choose(&state, node_pages, &mut reader, all, seed, progress)?,
-            _ => exact::given(state.meta.dim, queries, EVIDENCE_ROWS)?,
+            None => samples::choose(&state, node_pages, &mut reader, all, seed, progress)?,
+            Some(queries) => exact::given(state.meta.dim, queries, EVIDENCE_ROWS)?,
         };
         // The first samples are spread over the data like all of them.
-        let more = samples.split_off(if queries.is_empty() { some.min(samples.len()) } else { samples.len() });
+        let more = samples.split_off(if queries.is_none() { some.min(samples.len()) } else { samples.len() });
         reader.pause();
-        if !queries.is_empty() && samples.len() < CALIBRATION_QUERIES_MIN {
+        if queries.is_some() && samples.len() < CALIBRATION_QUERIES_MIN {
             let count = samples.len();
             let what = format!("there are {count} queries, a calibration takes {CALIBRATION_QUERIES_MIN} at least");
             return Err(Error::argument(what));
@@ -106,7 +106,7 @@ impl<P: Pages> Index<P> {
         }
         let changes = change.added_rows.wrapping_add(change.deleted_rows);
         let (samples, far) = (samples.len() as u32, far(&samples));
-        Ok(Some(Calibration { rows, changes, samples, by_queries: !queries.is_empty(), far, entries }))
+        Ok(Some(Calibration { rows, changes, samples, by_queries: queries.is_some(), far, entries }))
     }
 
     /// The body of the meta page with this calibration, for a host that finishes a build with it.
