@@ -9,7 +9,7 @@
 use std::ops::ControlFlow;
 
 use pagehop_engine::{
-    BuildOptions, CreateOptions, Error, Progress, RowIds, Value, build_memory_bytes, calibration_memory_bytes,
+    BuildOptions, CreateOptions, Error, IdKind, Progress, Value, build_memory_bytes, calibration_memory_bytes,
 };
 use pgrx::pg_sys;
 use pgrx::prelude::*;
@@ -76,7 +76,7 @@ pub(crate) unsafe extern "C-unwind" fn ambuildempty(index: pg_sys::Relation) {
             dim,
             &CreateOptions {
                 metric: kind.metric,
-                row_ids: RowIds::HostOwned,
+                id_kind: IdKind::HostOwned,
                 columns: filters,
                 ..CreateOptions::default()
             },
@@ -175,7 +175,7 @@ unsafe fn build_graph(
         metric: budget.metric,
         memory_bytes: budget.of_engine(sample.len()),
         threads: budget.threads,
-        row_ids: RowIds::HostOwned,
+        id_kind: IdKind::HostOwned,
         ..BuildOptions::default()
     };
     let in_memory = build_memory_bytes(sample.len(), budget.dim, budget.threads);
@@ -184,10 +184,10 @@ unsafe fn build_graph(
     // SAFETY: the caller says that the index is new, so its main fork is empty.
     let mut sink = unsafe { BufferSink::new(index, pg_sys::ForkNumber::MAIN_FORKNUM, &signals)? };
     if rows.len() == 0 {
-        let BuildOptions { metric, row_ids, .. } = options;
+        let BuildOptions { metric, id_kind, .. } = options;
         return pagehop_engine::create(
             rows.dim(),
-            &CreateOptions { metric, row_ids, columns: rows.columns().to_vec(), ..CreateOptions::default() },
+            &CreateOptions { metric, id_kind, columns: rows.columns().to_vec(), ..CreateOptions::default() },
             &mut sink,
         );
     }

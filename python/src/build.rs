@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use pagehop_engine::{BuildOptions, CreateOptions, Error, Keep, RowIds};
+use pagehop_engine::{BuildOptions, CreateOptions, Error, IdKind, Keep};
 use pyo3::prelude::*;
 
 use crate::columns::{self, PyColumn, PyPayloads};
@@ -37,8 +37,8 @@ pub(crate) fn build(
 ) -> PyResult<(u64, u32)> {
     let metric = metric.parse().map_err(|error| errors::to_python(py, &error))?;
     let vectors = vectors.parse().map_err(|error| errors::to_python(py, &error))?;
-    let row_ids = if texts.is_some() { RowIds::Text } else { RowIds::Mapped };
-    let options = BuildOptions { metric, vectors, memory_bytes, threads, seed, row_ids, calibrate };
+    let id_kind = if texts.is_some() { IdKind::Text } else { IdKind::Mapped };
+    let options = BuildOptions { metric, vectors, memory_bytes, threads, seed, id_kind, calibrate };
     let columns = columns::given(py, columns, payload)?;
     let rows = source.getattr(py, "rows")?.extract(py)?;
     let mut source = PySource::new(source, (rows, dim), texts, columns);
@@ -76,7 +76,7 @@ pub(crate) fn create(
     let metric = metric.parse().map_err(|error| errors::to_python(py, &error))?;
     let vectors = vectors.parse().map_err(|error| errors::to_python(py, &error))?;
     let keep = Keep { vectors, payloads: payload };
-    let options = CreateOptions { metric, row_ids: ids::kind(py, id_kind)?, keep, columns, seed };
+    let options = CreateOptions { metric, id_kind: ids::kind(py, id_kind)?, keep, columns, seed };
     let created = py.detach(|| pagehop_store::create(&path, dim, &options, overwrite));
     created.map_err(|error| errors::to_python(py, &error))
 }

@@ -1,6 +1,6 @@
 //! Ids of rows from Python: a buffer of uint64, or a list of str.
 
-use pagehop_engine::{Error, RowId, RowIds};
+use pagehop_engine::{Error, IdKind, RowId};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
@@ -45,10 +45,10 @@ pub(crate) fn contains<I: RowId>(index: &FileIndex, ids: &[I]) -> Result<bool, E
 }
 
 /// The kind of ids that a name stands for.
-pub(crate) fn kind(py: Python<'_>, name: &str) -> PyResult<RowIds> {
+pub(crate) fn kind(py: Python<'_>, name: &str) -> PyResult<IdKind> {
     match name {
-        "int" => Ok(RowIds::Mapped),
-        "text" => Ok(RowIds::Text),
+        "int" => Ok(IdKind::Mapped),
+        "text" => Ok(IdKind::Text),
         _ => {
             Err(errors::to_python(py, &Error::argument(format!("id_kind is '{name}', it must be 'int' or 'text'"))))
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use pagehop_engine::{Effort, Error, RowIds, THREADS_MAX};
+use pagehop_engine::{Effort, Error, IdKind, THREADS_MAX};
 use pagehop_store::AddOptions;
 use pyo3::IntoPyObjectExt;
 use pyo3::buffer::PyBuffer;
@@ -33,7 +33,7 @@ pub(crate) struct Index {
     /// `None` once closed. A running search keeps the file open until it is done.
     open: RwLock<Option<Arc<FileIndex>>>,
     dim: usize,
-    row_ids: RowIds,
+    id_kind: IdKind,
     /// Rows when they were last counted, for a closed index.
     rows: AtomicU64,
     /// Used bytes of the log after the last change. The store's own number would have to wait for a
@@ -49,7 +49,7 @@ impl Index {
         let info = index.info()?;
         Ok(Self {
             dim: info.dim,
-            row_ids: info.row_ids,
+            id_kind: info.id_kind,
             rows: AtomicU64::new(info.rows),
             log_bytes: AtomicU64::new(index.pages().log_used_bytes()),
             open: RwLock::new(Some(Arc::new(index))),
@@ -143,7 +143,7 @@ impl Index {
         let effort = Effort::of(recall, search_list, slack).map_err(|error| errors::to_python(py, &error))?;
         let filter = only.map(|only| columns::filter(py, &only, 0)).transpose()?;
         let values = queries.to_vec(py)?;
-        let texts = self.row_ids == RowIds::Text;
+        let texts = self.id_kind == IdKind::Text;
         let queries = Queries { values: &values, dim, k, filter, effort, beam_width, threads, texts, payload };
         let Answers { buffer, done: Done { found, plan, texts: of_hits, payloads } } =
             queries.answer(py, &index)?;
@@ -446,7 +446,7 @@ impl Index {
     /// Whether ids are texts.
     #[getter]
     fn has_text_ids(&self) -> bool {
-        self.row_ids == RowIds::Text
+        self.id_kind == IdKind::Text
     }
 
     /// Components of each vector.

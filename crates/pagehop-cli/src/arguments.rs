@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use pagehop_engine::{
-    BEAM_WIDTH_MAX, Column, ColumnKind, Filter, Metric, RowIds, SEARCH_LIST_MAX, THREADS_MAX, Vectors,
+    BEAM_WIDTH_MAX, Column, ColumnKind, Filter, IdKind, Metric, SEARCH_LIST_MAX, THREADS_MAX, Vectors,
 };
 use pagehop_store::CACHE_AUTO;
 
@@ -60,18 +60,18 @@ impl From<VectorsName> for Vectors {
 
 /// The kind of row ids, as it is named on the command line.
 #[derive(Clone, Copy, ValueEnum)]
-pub(crate) enum IdKind {
+pub(crate) enum IdKindName {
     /// Numbers from 0 to 2^64 - 1; Python reads those below 2^63.
     Int,
     /// Texts of 1 to 1,024 bytes of UTF-8.
     Text,
 }
 
-impl From<IdKind> for RowIds {
-    fn from(kind: IdKind) -> Self {
+impl From<IdKindName> for IdKind {
+    fn from(kind: IdKindName) -> Self {
         match kind {
-            IdKind::Int => Self::Mapped,
-            IdKind::Text => Self::Text,
+            IdKindName::Int => Self::Mapped,
+            IdKindName::Text => Self::Text,
         }
     }
 }

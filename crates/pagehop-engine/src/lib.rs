@@ -48,6 +48,6 @@ pub use reports::{
     AddReport, Audit, BuildReport, CheckReport, DeleteReport, Hit, Info, Measured, RecallReport, RemoveReport,
     SearchResult, Stats, VacuumReport,
 };
-pub use row_ids::{HOST_ROW_ID_END, IdKey, NODE_ROWS_MAX, RowId, RowIds, TEXT_ID_BYTES_MAX};
+pub use row_ids::{HOST_ROW_ID_END, IdKey, IdKind, NODE_ROWS_MAX, RowId, TEXT_ID_BYTES_MAX};
 pub use source::{EachChunk, VectorSource};
 pub use vectors::{Keep, Vectors};

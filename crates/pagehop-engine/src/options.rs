@@ -1,6 +1,6 @@
 //! The options of a build and of a search, with their defaults and limits.
 
-use crate::{Column, Error, Keep, Measured, Metric, RowIds, Vectors};
+use crate::{Column, Error, IdKind, Keep, Measured, Metric, Vectors};
 
 /// Largest `k` and `search_list`.
 pub const SEARCH_LIST_MAX: usize = 100_000;
@@ -15,7 +15,7 @@ pub struct BuildOptions {
     /// The distance function of the index; it never changes.
     pub metric: Metric,
     /// Whether the index keeps the vectors themselves; it never changes. Not under
-    /// [`RowIds::HostOwned`], where the host has them.
+    /// [`IdKind::HostOwned`], where the host has them.
     pub vectors: Vectors,
     /// Largest memory of the build, in bytes. Codes that do not fit are put aside, if the host has
     /// [`Scratch`](crate::Scratch) files; the index then depends on this number. If it is too small
@@ -26,7 +26,7 @@ pub struct BuildOptions {
     /// Seed of all random choices. The same vectors, options and seed give the same page bodies.
     pub seed: u64,
     /// The meaning of row ids; it never changes.
-    pub row_ids: RowIds,
+    pub id_kind: IdKind,
     /// Whether the host shall calibrate the index at the end of the build, by
     /// [`Index::calibrate`](crate::Index::calibrate).
     pub calibrate: bool,
@@ -40,7 +40,7 @@ impl Default for BuildOptions {
             memory_bytes: 2 << 30,
             threads: 0,
             seed: 1,
-            row_ids: RowIds::Mapped,
+            id_kind: IdKind::Mapped,
             calibrate: true,
         }
     }
@@ -52,8 +52,8 @@ pub struct CreateOptions {
     /// The distance function of the index.
     pub metric: Metric,
     /// The meaning of row ids.
-    pub row_ids: RowIds,
-    /// What is kept of rows. Nothing under [`RowIds::HostOwned`], where the host has it.
+    pub id_kind: IdKind,
+    /// What is kept of rows. Nothing under [`IdKind::HostOwned`], where the host has it.
     pub keep: Keep,
     /// Columns to filter by, at most [`COLUMNS_MAX`](crate::COLUMNS_MAX).
     pub columns: Vec<Column>,
@@ -63,7 +63,7 @@ pub struct CreateOptions {
 
 impl Default for CreateOptions {
     fn default() -> Self {
-        Self { metric: Metric::L2, row_ids: RowIds::Mapped, keep: Keep::default(), columns: Vec::new(), seed: 1 }
+        Self { metric: Metric::L2, id_kind: IdKind::Mapped, keep: Keep::default(), columns: Vec::new(), seed: 1 }
     }
 }
 

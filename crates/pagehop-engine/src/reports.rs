@@ -1,7 +1,7 @@
 //! Results of operations: answers, costs and counts.
 
 use crate::ids::NodeId;
-use crate::{Column, Metric, RowIds, Vectors};
+use crate::{Column, IdKind, Metric, Vectors};
 
 /// A measurement is outdated once this fraction (1/n) of the rows was added or deleted since.
 const OUTDATED_SHARE: u64 = 5;
@@ -11,7 +11,7 @@ const TOLERANCE: f32 = 0.005;
 /// One row found.
 #[derive(Clone, Copy, Debug)]
 pub struct Hit {
-    /// The user's id of the row; under [`RowIds::Text`] its number, and
+    /// The user's id of the row; under [`IdKind::Text`] its number, and
     /// [`Index::text_ids_of`](crate::Index::text_ids_of) has the ids of all hits.
     pub row_id: u64,
     /// Distance under the index's metric.
@@ -65,7 +65,7 @@ pub struct Info {
     /// What is kept of each vector.
     pub vectors: Vectors,
     /// The kind of row ids.
-    pub row_ids: RowIds,
+    pub id_kind: IdKind,
     /// Whether rows may have payloads.
     pub payloads: bool,
     /// The columns whose values searches can filter by.

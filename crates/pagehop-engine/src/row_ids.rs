@@ -5,15 +5,15 @@ use std::hash::Hash;
 
 use crate::Error;
 
-/// Largest number of rows that share a node under [`RowIds::HostOwned`].
+/// Largest number of rows that share a node under [`IdKind::HostOwned`].
 pub const NODE_ROWS_MAX: usize = 3;
-/// Upper bound of ids under [`RowIds::HostOwned`], exclusive.
+/// Upper bound of ids under [`IdKind::HostOwned`], exclusive.
 pub const HOST_ROW_ID_END: u64 = 1 << 48;
 
 /// The meaning of row ids, and whether the index or its host decides which rows are visible.
 /// Chosen when the index is made; it never changes. Pages have the numbers of the kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RowIds {
+pub enum IdKind {
     /// Any 64-bit numbers that the user chooses. The index maps them to nodes, and shows each
     /// reader the rows of its snapshot.
     #[default]
@@ -28,7 +28,7 @@ pub enum RowIds {
     Text = 2,
 }
 
-impl RowIds {
+impl IdKind {
     /// Its name in Python, on the command line and in JSON.
     pub fn name(self) -> &'static str {
         match self {
@@ -42,11 +42,11 @@ impl RowIds {
 /// Longest text id, in bytes of UTF-8.
 pub const TEXT_ID_BYTES_MAX: usize = 1024;
 
-/// An id as a user gives it: a `u64` for an index under [`RowIds::Mapped`], a text for one under
-/// [`RowIds::Text`].
+/// An id as a user gives it: a `u64` for an index under [`IdKind::Mapped`], a text for one under
+/// [`IdKind::Text`].
 pub trait RowId: Clone + fmt::Debug + Eq + Hash + sealed::Sealed {
     /// The kind of index that has such ids.
-    const ROW_IDS: RowIds;
+    const KIND: IdKind;
 
     /// The id.
     fn key(&self) -> IdKey<'_>;
@@ -55,9 +55,9 @@ pub trait RowId: Clone + fmt::Debug + Eq + Hash + sealed::Sealed {
 /// An id of either kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IdKey<'a> {
-    /// Of an index under [`RowIds::Mapped`].
+    /// Of an index under [`IdKind::Mapped`].
     Int(u64),
-    /// Of an index under [`RowIds::Text`].
+    /// Of an index under [`IdKind::Text`].
     Text(&'a str),
 }
 
@@ -69,7 +69,7 @@ mod sealed {
 }
 
 impl RowId for u64 {
-    const ROW_IDS: RowIds = RowIds::Mapped;
+    const KIND: IdKind = IdKind::Mapped;
 
     fn key(&self) -> IdKey<'_> {
         IdKey::Int(*self)
@@ -77,7 +77,7 @@ impl RowId for u64 {
 }
 
 impl RowId for String {
-    const ROW_IDS: RowIds = RowIds::Text;
+    const KIND: IdKind = IdKind::Text;
 
     fn key(&self) -> IdKey<'_> {
         IdKey::Text(self)
@@ -85,7 +85,7 @@ impl RowId for String {
 }
 
 impl RowId for &str {
-    const ROW_IDS: RowIds = RowIds::Text;
+    const KIND: IdKind = IdKind::Text;
 
     fn key(&self) -> IdKey<'_> {
         IdKey::Text(self)
@@ -93,26 +93,26 @@ impl RowId for &str {
 }
 
 /// Refuses ids of another kind than those of an index.
-pub(crate) fn check_kind(index: RowIds, given: RowIds) -> Result<(), Error> {
+pub(crate) fn check_kind(index: IdKind, given: IdKind) -> Result<(), Error> {
     if index == given {
         return Ok(());
     }
     Err(Error::argument(match (index, given) {
-        (RowIds::HostOwned, _) => "the host of this index owns its row ids".into(),
-        (_, RowIds::HostOwned) => format!("this index has {} ids of its own, no host owns its rows", index.name()),
+        (IdKind::HostOwned, _) => "the host of this index owns its row ids".into(),
+        (_, IdKind::HostOwned) => format!("this index has {} ids of its own, no host owns its rows", index.name()),
         _ => format!("this index has {} ids, and {} ids were given", index.name(), given.name()),
     }))
 }
 
 /// A row in an error: its position and, if the user knows it, its number.
-pub(crate) fn named(row_ids: RowIds, position: usize, number: u64) -> String {
-    match row_ids {
-        RowIds::Text => format!("row {position}"),
+pub(crate) fn named(id_kind: IdKind, position: usize, number: u64) -> String {
+    match id_kind {
+        IdKind::Text => format!("row {position}"),
         _ => format!("row {position} (id {number})"),
     }
 }
 
-/// Refuses a number that is no row id under [`RowIds::HostOwned`].
+/// Refuses a number that is no row id under [`IdKind::HostOwned`].
 pub(crate) fn check_hosted(row_id: u64) -> Result<(), Error> {
     if (1..HOST_ROW_ID_END).contains(&row_id) {
         return Ok(());

@@ -18,7 +18,7 @@ pub trait VectorSource {
     /// Passes every row to `each`, in chunks of any size; a few thousand rows are good.
     fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error>;
     /// The ids of all rows in their order, if they are texts
-    /// ([`RowIds::Text`](crate::RowIds::Text)). The ids that [`VectorSource::scan`] passes then
+    /// ([`IdKind::Text`](crate::IdKind::Text)). The ids that [`VectorSource::scan`] passes then
     /// mean nothing.
     fn text_ids(&self) -> Option<&[String]> {
         None

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use pagehop_engine::page::{BODY_BYTES, Pages};
 use pagehop_engine::{
-    CreateOptions, Error, HostRows, Index, Metric, OnProgress, PageId, RowIds, Scratch, SearchOptions,
+    CreateOptions, Error, HostRows, IdKind, Index, Metric, OnProgress, PageId, Scratch, SearchOptions,
     TrainingHost, create,
 };
 use pagehop_sim::{MemPages, MemWriter};
@@ -85,7 +85,7 @@ fn give_up_and_sweep(pages: &mut MemPages) {
 
 fn grown(rows: &Rows, metric: Metric, count: usize) -> MemPages {
     let mut pages = MemPages::new();
-    create(rows.dim, &CreateOptions { metric, row_ids: RowIds::HostOwned, ..CreateOptions::default() }, &mut pages)
+    create(rows.dim, &CreateOptions { metric, id_kind: IdKind::HostOwned, ..CreateOptions::default() }, &mut pages)
         .unwrap();
     (0..count).for_each(|row| insert(&mut pages, row as u64 + 1, rows.row(row), false));
     pages

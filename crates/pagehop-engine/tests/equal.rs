@@ -6,36 +6,36 @@ mod support;
 use std::collections::BTreeSet;
 
 use pagehop_engine::{
-    BuildOptions, Change, CheckReport, CreateOptions, Index, Metric, RowIds, SearchOptions, build, create,
+    BuildOptions, Change, CheckReport, CreateOptions, IdKind, Index, Metric, SearchOptions, build, create,
 };
 use pagehop_sim::{MemPages, MemWriter};
 use support::{Noise, Rows, distance, no_progress};
 
 const DIM: usize = 24;
-const MODES: [RowIds; 2] = [RowIds::Mapped, RowIds::HostOwned];
+const MODES: [IdKind; 2] = [IdKind::Mapped, IdKind::HostOwned];
 /// Options of a host for searches of at most ten rows.
 const DEFAULT: SearchOptions = SearchOptions { search_list: 100, slack: 0.2, beam_width: 4 };
 
 /// An index, and the rows that it must have.
 struct Set {
     pages: MemPages,
-    mode: RowIds,
+    mode: IdKind,
     rows: Vec<(u64, Vec<f32>)>,
     looks: u64,
 }
 
 impl Set {
-    fn empty(mode: RowIds) -> Self {
+    fn empty(mode: IdKind) -> Self {
         let mut pages = MemPages::new();
-        create(DIM, &CreateOptions { row_ids: mode, ..CreateOptions::default() }, &mut pages).unwrap();
+        create(DIM, &CreateOptions { id_kind: mode, ..CreateOptions::default() }, &mut pages).unwrap();
         Self { pages, mode, rows: Vec::new(), looks: 0 }
     }
 
-    fn built(mode: RowIds, vectors: &[Vec<f32>]) -> Self {
+    fn built(mode: IdKind, vectors: &[Vec<f32>]) -> Self {
         let ids: Vec<u64> = (1..=vectors.len() as u64).collect();
         let rows = Rows { ids: ids.clone(), ..Rows::new(DIM, vectors.concat()) };
         let mut pages = MemPages::new();
-        let options = BuildOptions { row_ids: mode, ..support::options(Metric::L2) };
+        let options = BuildOptions { id_kind: mode, ..support::options(Metric::L2) };
         build(&mut rows.clone(), &options, &mut pages, &mut no_progress()).unwrap();
         Self { pages, mode, rows: ids.into_iter().zip(vectors.iter().cloned()).collect(), looks: 0 }
     }
@@ -60,13 +60,13 @@ impl Set {
             self.change(|change| {
                 for (id, vector) in some {
                     match mode {
-                        RowIds::Mapped => {
+                        IdKind::Mapped => {
                             assert_eq!(change.add(&[*id], vector, &mut no_progress()).unwrap().added, 1);
                         }
-                        RowIds::HostOwned => {
+                        IdKind::HostOwned => {
                             change.insert_hosted(*id, vector, &[], false, &mut no_progress()).unwrap()
                         }
-                        RowIds::Text => unreachable!("no test has it"),
+                        IdKind::Text => unreachable!("no test has it"),
                     }
                 }
             });
@@ -85,9 +85,9 @@ impl Set {
         let ids: Vec<u64> = self.rows.iter().map(|row| row.0).filter(|id| gone(*id)).collect();
         let mode = self.mode;
         self.change(|change| match mode {
-            RowIds::Mapped => assert_eq!(change.delete(&ids).unwrap().deleted, ids.len() as u64),
-            RowIds::Text => unreachable!("no test has it"),
-            RowIds::HostOwned => {
+            IdKind::Mapped => assert_eq!(change.delete(&ids).unwrap().deleted, ids.len() as u64),
+            IdKind::Text => unreachable!("no test has it"),
+            IdKind::HostOwned => {
                 assert_eq!(
                     change.remove_dead_rows(0..u32::MAX, &mut |id| gone(id)).unwrap().removed,
                     ids.len() as u64
@@ -334,11 +334,11 @@ fn rows_without_duplicates_cost_what_they_did() {
         ("clusters", clusters(2000, 1), clusters(200, 2), 245.0, 0.9975),
         ("spread", spread(2000, 1), spread(2000, 2), 292.0, 0.9675),
     ] {
-        let mut set = Set::empty(RowIds::Mapped);
+        let mut set = Set::empty(IdKind::Mapped);
         set.add(&rows);
         let looks = set.looks as f64 / 2000.0;
         let (recall, hops) = set.recall(&queries);
-        let built = Set::built(RowIds::Mapped, &rows).recall(&queries);
+        let built = Set::built(IdKind::Mapped, &rows).recall(&queries);
         println!("{what}: {looks} looks for each, recall {recall} in {hops} hops; built {built:?}");
         assert!(looks < most && recall > least - 0.005 && built.0 > least - 0.005, "{what}: {looks}, {recall}");
         assert!(recall > built.0 - 0.005, "{what}: {recall}, built {built:?}");

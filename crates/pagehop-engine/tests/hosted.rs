@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use pagehop_engine::page::Pages;
 use pagehop_engine::{
-    CreateOptions, Error, Index, Metric, PageId, Prepared, RemoveReport, RowIds, SearchOptions, create,
+    CreateOptions, Error, IdKind, Index, Metric, PageId, Prepared, RemoveReport, SearchOptions, create,
 };
 use pagehop_sim::MemPages;
 use support::hosted::{EVERYTHING, built, change, check, insert, remove, row_ids, vacuum};
@@ -91,7 +91,7 @@ fn rows_that_come_together_train_the_model_once() {
     rows.ids = (1..=1000).collect();
     for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine] {
         let mut pages = MemPages::new();
-        create(dim, &CreateOptions { metric, row_ids: RowIds::HostOwned, ..CreateOptions::default() }, &mut pages)
+        create(dim, &CreateOptions { metric, id_kind: IdKind::HostOwned, ..CreateOptions::default() }, &mut pages)
             .unwrap();
         let train = |pages: &mut MemPages, range: std::ops::Range<usize>| {
             let (ids, vectors) = (&rows.ids[range.clone()], &rows.values[range.start * dim..range.end * dim]);
@@ -135,7 +135,7 @@ fn an_index_grows_row_by_row() {
     let rows = Rows::new(dim, embeddings(dim, 700, 5));
     for metric in [Metric::L2, Metric::InnerProduct] {
         let mut pages = MemPages::new();
-        create(dim, &CreateOptions { metric, row_ids: RowIds::HostOwned, ..CreateOptions::default() }, &mut pages)
+        create(dim, &CreateOptions { metric, id_kind: IdKind::HostOwned, ..CreateOptions::default() }, &mut pages)
             .unwrap();
         for i in 0..700 {
             insert(&mut pages, i as u64 + 1, rows.row(i), false);
@@ -157,7 +157,7 @@ fn a_change_may_end_after_any_step() {
     let dim = 20;
     let rows = Rows::new(dim, embeddings(dim, 80, 5));
     let mut before = MemPages::new();
-    create(dim, &CreateOptions { row_ids: RowIds::HostOwned, ..CreateOptions::default() }, &mut before).unwrap();
+    create(dim, &CreateOptions { id_kind: IdKind::HostOwned, ..CreateOptions::default() }, &mut before).unwrap();
     for i in 0..70 {
         let mut stops = Vec::new();
         let known = Index::open(before.clone()).unwrap();
@@ -192,7 +192,7 @@ fn rows_stay_reachable_as_others_come_and_go() {
     for seed in 0..20 {
         let mut noise = Noise(seed);
         let mut pages = MemPages::new();
-        create(dim, &CreateOptions { row_ids: RowIds::HostOwned, ..CreateOptions::default() }, &mut pages).unwrap();
+        create(dim, &CreateOptions { id_kind: IdKind::HostOwned, ..CreateOptions::default() }, &mut pages).unwrap();
         let (mut living, mut next) = (BTreeSet::new(), 1);
         for _ in 0..12 {
             for _ in 0..noise.next() % 60 {
@@ -219,7 +219,7 @@ fn operations_for_the_other_kind_of_row_ids_are_refused() {
     let dim = 8;
     let rows = Rows::new(dim, embeddings(dim, 10, 5));
     let mut hosted = MemPages::new();
-    create(dim, &CreateOptions { row_ids: RowIds::HostOwned, ..CreateOptions::default() }, &mut hosted).unwrap();
+    create(dim, &CreateOptions { id_kind: IdKind::HostOwned, ..CreateOptions::default() }, &mut hosted).unwrap();
     let mut mapped = MemPages::new();
     create(dim, &CreateOptions::default(), &mut mapped).unwrap();
     change(&mut hosted, |change| {
@@ -243,7 +243,7 @@ fn a_thousand_equal_rows_are_all_found() {
     let dim = 24;
     let row = vec![0.5; dim];
     let mut pages = MemPages::new();
-    create(dim, &CreateOptions { row_ids: RowIds::HostOwned, ..CreateOptions::default() }, &mut pages).unwrap();
+    create(dim, &CreateOptions { id_kind: IdKind::HostOwned, ..CreateOptions::default() }, &mut pages).unwrap();
     (1..=1000).for_each(|row_id| insert(&mut pages, row_id, &row, false));
     let found = check(&pages);
     assert_eq!((found.anchored, found.reachable), (found.nodes, found.nodes), "{found:?}");
@@ -318,7 +318,7 @@ fn a_row_that_was_prepared_for_another_model_is_encoded_again() {
     assert_eq!(hit.row_id, 70_000);
     assert!(hit.distance < 1e-3, "its stored vector is {} away from it", hit.distance);
     let mut empty = MemPages::new();
-    create(16, &CreateOptions { row_ids: RowIds::HostOwned, ..CreateOptions::default() }, &mut empty).unwrap();
+    create(16, &CreateOptions { id_kind: IdKind::HostOwned, ..CreateOptions::default() }, &mut empty).unwrap();
     assert!(Index::open(empty).unwrap().prepare(vector, false).is_none(), "it has no model");
 }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pagehop_engine::page::Pages;
 use pagehop_engine::{
-    BuildOptions, Column, ColumnKind, ColumnRows, CreateOptions, EachChunk, Error, Filter, Index, Metric, RowIds,
+    BuildOptions, Column, ColumnKind, ColumnRows, CreateOptions, EachChunk, Error, Filter, IdKind, Index, Metric,
     SearchOptions, Value, VectorSource, build, create,
 };
 use pagehop_sim::MemPages;
@@ -80,7 +80,7 @@ fn built(rows: &BTreeMap<u64, Row>) -> MemPages {
     let vectors = rows.values().flat_map(|row| row.0.iter().copied()).collect();
     let mut source = Source { ids: rows.keys().copied().collect(), vectors, columns: packed };
     let mut pages = MemPages::new();
-    let options = BuildOptions { row_ids: RowIds::HostOwned, ..options(Metric::L2) };
+    let options = BuildOptions { id_kind: IdKind::HostOwned, ..options(Metric::L2) };
     build(&mut source, &options, &mut pages, &mut no_progress()).unwrap();
     pages
 }
@@ -180,7 +180,7 @@ fn rows_with_tags_come_change_and_go() {
     let mut pages = MemPages::new();
     create(
         DIM,
-        &CreateOptions { row_ids: RowIds::HostOwned, columns: columns(), ..CreateOptions::default() },
+        &CreateOptions { id_kind: IdKind::HostOwned, columns: columns(), ..CreateOptions::default() },
         &mut pages,
     )
     .unwrap();

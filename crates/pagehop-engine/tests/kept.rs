@@ -6,8 +6,8 @@ mod support;
 use std::collections::BTreeMap;
 
 use pagehop_engine::{
-    Batch, BuildOptions, Column, ColumnKind, ColumnRows, CreateOptions, Effort, Error, Filter, Index, Metric,
-    RowIds, SearchOptions, SearchResult, Value, Vectors, build, create,
+    Batch, BuildOptions, Column, ColumnKind, ColumnRows, CreateOptions, Effort, Error, Filter, IdKind, Index,
+    Metric, SearchOptions, SearchResult, Value, Vectors, build, create,
 };
 use pagehop_sim::{Damage, MemPages, Rng, damage};
 use support::{Noise, Rows, built, distance, embeddings, no_progress, options};
@@ -240,7 +240,7 @@ fn what_cannot_be_kept_is_refused() {
         "{refused}"
     );
     built(&rows, &keeping(Metric::L2, Vectors::Float32)).unwrap();
-    let hosted = BuildOptions { row_ids: RowIds::HostOwned, ..keeping(Metric::L2, Vectors::Float32) };
+    let hosted = BuildOptions { id_kind: IdKind::HostOwned, ..keeping(Metric::L2, Vectors::Float32) };
     let refused = build(&mut rows, &hosted, &mut MemPages::new(), &mut no_progress()).unwrap_err().to_string();
     assert!(refused.contains("the host of this index has its vectors"), "{refused}");
     let refused = "half".parse::<Vectors>().unwrap_err().to_string();

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pagehop_engine::{
-    BuildOptions, Change, Column, ColumnKind, ColumnRows, EachChunk, Error, HostRows, Index, Metric, RowIds,
+    BuildOptions, Change, Column, ColumnKind, ColumnRows, EachChunk, Error, HostRows, IdKind, Index, Metric,
     Scratch, TrainingHost, Value, VectorSource, build,
 };
 use pagehop_sim::{MemPages, SharedHost, SharedSession, SharedWriter, Writes};
@@ -58,7 +58,7 @@ fn index_of(rows: Rows, metric: Metric, has_column: bool) -> MemPages {
     rows.ids.iter().for_each(|id| values.push(&[tenant(*id)]).unwrap());
     let mut source = Source { rows, values: has_column.then_some(values) };
     let mut pages = MemPages::new();
-    let options = BuildOptions { row_ids: RowIds::HostOwned, ..options(metric) };
+    let options = BuildOptions { id_kind: IdKind::HostOwned, ..options(metric) };
     build(&mut source, &options, &mut pages, &mut no_progress()).unwrap();
     pages
 }

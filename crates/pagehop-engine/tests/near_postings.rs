@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use pagehop_engine::page::Pages;
 use pagehop_engine::{
-    BuildOptions, Column, ColumnKind, ColumnRows, Comparison, EachChunk, Error, Filter, Index, Metric, RowIds,
+    BuildOptions, Column, ColumnKind, ColumnRows, Comparison, EachChunk, Error, Filter, IdKind, Index, Metric,
     SearchOptions, Value, VectorSource, build,
 };
 use pagehop_sim::{MemPages, SharedHost, Writes};
@@ -49,7 +49,7 @@ fn values(id: u64) -> [u64; COLUMNS] {
     values
 }
 
-fn built(row_ids: RowIds) -> (MemPages, Vec<f32>) {
+fn built(id_kind: IdKind) -> (MemPages, Vec<f32>) {
     let column = |at: usize| Column { name: format!("column {at}"), kind: ColumnKind::Int };
     let mut columns = ColumnRows::new((0..COLUMNS).map(column).collect()).unwrap();
     let ids: Vec<u64> = (1..=ROWS as u64).collect();
@@ -59,7 +59,7 @@ fn built(row_ids: RowIds) -> (MemPages, Vec<f32>) {
     let vectors = embeddings(DIM, ROWS, 5);
     let mut source = Source { ids, vectors: vectors.clone(), columns };
     let mut pages = MemPages::new();
-    let options = BuildOptions { row_ids, ..options(Metric::L2) };
+    let options = BuildOptions { id_kind, ..options(Metric::L2) };
     build(&mut source, &options, &mut pages, &mut no_progress()).unwrap();
     (pages, vectors)
 }
@@ -97,7 +97,7 @@ fn measured(pages: &MemPages, vectors: &[f32], k: usize, slack: f32) -> (f64, f6
 
 #[test]
 fn leaves_far_from_the_query_are_left_out() {
-    let (pages, vectors) = built(RowIds::Mapped);
+    let (pages, vectors) = built(IdKind::Mapped);
     let (recall, read) = measured(&pages, &vectors, 10, 0.2);
     let (most, all) = measured(&pages, &vectors, 10, 50.0);
     assert!(most > 0.99, "{most}");
@@ -108,14 +108,14 @@ fn leaves_far_from_the_query_are_left_out() {
 
 #[test]
 fn a_larger_slack_reads_more_leaves_and_finds_more() {
-    let (pages, vectors) = built(RowIds::Mapped);
+    let (pages, vectors) = built(IdKind::Mapped);
     let found = [0.0, 0.1, 0.4, 2.0].map(|slack| measured(&pages, &vectors, 20, slack));
     assert!(found.is_sorted_by(|a, b| a.0 <= b.0 + 0.005 && a.1 < b.1), "{found:?}");
 }
 
 #[test]
 fn no_row_is_missing_where_few_pass() {
-    let (mut pages, vectors) = built(RowIds::Mapped);
+    let (mut pages, vectors) = built(IdKind::Mapped);
     // Most rows with the first value go, and their postings stay until a vacuum.
     let gone: BTreeSet<u64> = (1..=ROWS as u64).filter(|id| values(*id)[0] == 0 && id % 4 != 0).collect();
     let known = Index::open(pages.clone()).unwrap();
@@ -155,7 +155,7 @@ fn no_row_is_missing_where_few_pass() {
 
 #[test]
 fn a_cursor_goes_on_to_farther_leaves() {
-    let (pages, vectors) = built(RowIds::HostOwned);
+    let (pages, vectors) = built(IdKind::HostOwned);
     let index = Index::open(&pages).unwrap();
     let plan = index.plan_filter(&equal(0, 0)).unwrap();
     let all: BTreeSet<u64> = (1..=ROWS as u64).filter(|id| values(*id)[0] == 0).collect();
@@ -184,7 +184,7 @@ fn a_cursor_goes_on_to_farther_leaves() {
 /// was there when a cursor was opened may be missing at its end.
 #[test]
 fn splits_during_a_search_lose_no_row() {
-    let (pages, vectors) = built(RowIds::HostOwned);
+    let (pages, vectors) = built(IdKind::HostOwned);
     let before: BTreeSet<u64> = (1..=ROWS as u64).filter(|id| values(*id)[0] == 0).collect();
     let row = values(before.first().copied().unwrap()).map(|value| Value::Int(value as i64));
     let pages_before = pages.page_count();

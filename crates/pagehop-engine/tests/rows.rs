@@ -4,7 +4,7 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use pagehop_engine::{CreateOptions, Error, Index, Metric, RowIds, create};
+use pagehop_engine::{CreateOptions, Error, IdKind, Index, Metric, create};
 use pagehop_sim::MemPages;
 use support::{Noise, change, embeddings, no_progress};
 
@@ -109,7 +109,7 @@ fn an_empty_index_has_no_ids_and_a_host_keeps_its_own() {
     assert!(index.ids(0, 10).unwrap().is_empty() && !index.contains(0).unwrap());
     assert!(index.vectors::<u64>(&[]).unwrap().is_empty());
     let mut pages = MemPages::new();
-    create(DIM, &CreateOptions { row_ids: RowIds::HostOwned, ..CreateOptions::default() }, &mut pages).unwrap();
+    create(DIM, &CreateOptions { id_kind: IdKind::HostOwned, ..CreateOptions::default() }, &mut pages).unwrap();
     let index = Index::open(&pages).unwrap();
     assert!(matches!(index.ids(0, 10), Err(Error::Argument { .. })));
     assert!(matches!(index.vectors(&[1]), Err(Error::Argument { .. })));

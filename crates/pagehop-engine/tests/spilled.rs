@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use pagehop_engine::{
-    BuildOptions, Column, ColumnKind, ColumnRows, EachChunk, Error, Index, Metric, PAGE_BYTES, PageId, Pages,
-    RowIds, SearchOptions, Value, VectorSource, Vectors, build, build_memory_bytes, build_memory_bytes_min,
+    BuildOptions, Column, ColumnKind, ColumnRows, EachChunk, Error, IdKind, Index, Metric, PAGE_BYTES, PageId,
+    Pages, SearchOptions, Value, VectorSource, Vectors, build, build_memory_bytes, build_memory_bytes_min,
 };
 use pagehop_sim::MemPages;
 use support::spilling::Spilling;
@@ -195,14 +195,14 @@ fn the_disk_space_that_a_build_asks_for_is_what_it_takes() {
     let mut with_payloads = columns.clone();
     (0..count()).for_each(|row| with_payloads.push(&[Value::Int(row as i64 % 50)]).unwrap());
     let sources = [
-        (ColumnRows::default(), Vectors::Codes, RowIds::Mapped),
-        (ColumnRows::default(), Vectors::Float32, RowIds::Mapped),
-        (ColumnRows::default(), Vectors::Codes, RowIds::HostOwned),
-        (with_payloads.with_payloads(payloads), Vectors::Codes, RowIds::Mapped),
+        (ColumnRows::default(), Vectors::Codes, IdKind::Mapped),
+        (ColumnRows::default(), Vectors::Float32, IdKind::Mapped),
+        (ColumnRows::default(), Vectors::Codes, IdKind::HostOwned),
+        (with_payloads.with_payloads(payloads), Vectors::Codes, IdKind::Mapped),
     ];
-    for (columns, vectors, row_ids) in sources {
+    for (columns, vectors, id_kind) in sources {
         let mut source = WithColumns { rows: rows.clone(), columns, knows_rows: true };
-        let options = BuildOptions { vectors, row_ids, ..options(Metric::L2) };
+        let options = BuildOptions { vectors, id_kind, ..options(Metric::L2) };
         let options = small(&mut source, &options);
         for keeps in [false, true] {
             let kept = keeps.then(Default::default);
@@ -211,7 +211,7 @@ fn the_disk_space_that_a_build_asks_for_is_what_it_takes() {
             let mut sink = asked(needed);
             build(&mut source, &options, &mut sink, &mut no_progress()).unwrap();
             let peak = sink.usage.peak.get();
-            println!("{vectors:?}, {row_ids:?}, work kept: {keeps}: {peak} bytes of {needed}");
+            println!("{vectors:?}, {id_kind:?}, work kept: {keeps}: {peak} bytes of {needed}");
             assert!(peak <= needed, "{peak} bytes were taken, {needed} asked for");
             assert!(peak > needed / 4 * 3, "{peak} bytes were taken, {needed} asked for");
         }
@@ -410,7 +410,7 @@ fn columns_and_kept_vectors_are_those_of_their_rows() {
 #[test]
 fn rows_of_a_host_are_built_too() {
     let rows = rows();
-    let host = BuildOptions { row_ids: RowIds::HostOwned, ..options(Metric::L2) };
+    let host = BuildOptions { id_kind: IdKind::HostOwned, ..options(Metric::L2) };
     let index = Index::open(spilled(&rows, &host)).unwrap();
     assert_eq!(index.check(&mut no_progress()).unwrap().reachable, count() as u64);
 }

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use pagehop_engine::{
-    Change, Column, ColumnKind, ColumnRows, Comparison, CreateOptions, EachChunk, Error, Filter, Index, Keep,
-    Metric, PageSink, RowIds, SearchOptions, Stats, TAGS_MAX, Value, VectorSource, Vectors, build, create,
+    Change, Column, ColumnKind, ColumnRows, Comparison, CreateOptions, EachChunk, Error, Filter, IdKind, Index,
+    Keep, Metric, PageSink, SearchOptions, Stats, TAGS_MAX, Value, VectorSource, Vectors, build, create,
 };
 use pagehop_sim::{MemPages, MemWriter};
 use support::{Noise, distance, embeddings, no_progress, options};
@@ -27,15 +27,15 @@ struct Row {
 /// What an index keeps besides vectors and columns.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
-    row_ids: RowIds,
+    id_kind: IdKind,
     payloads: bool,
 }
 
 const KINDS: [Kind; 4] = [
-    Kind { row_ids: RowIds::Mapped, payloads: false },
-    Kind { row_ids: RowIds::Mapped, payloads: true },
-    Kind { row_ids: RowIds::Text, payloads: false },
-    Kind { row_ids: RowIds::Text, payloads: true },
+    Kind { id_kind: IdKind::Mapped, payloads: false },
+    Kind { id_kind: IdKind::Mapped, payloads: true },
+    Kind { id_kind: IdKind::Text, payloads: false },
+    Kind { id_kind: IdKind::Text, payloads: true },
 ];
 
 fn column(name: &str, kind: ColumnKind) -> Column {
@@ -106,13 +106,13 @@ impl VectorSource for Source {
 fn built(kind: Kind, rows: &BTreeMap<u64, Row>) -> MemPages {
     let ids: Vec<u64> = rows.keys().copied().collect();
     let mut source = Source {
-        texts: (kind.row_ids == RowIds::Text).then(|| ids.iter().map(|id| text(*id)).collect()),
+        texts: (kind.id_kind == IdKind::Text).then(|| ids.iter().map(|id| text(*id)).collect()),
         ids,
         vectors: rows.values().flat_map(|row| row.vector.iter().copied()).collect(),
         columns: packed(kind, rows),
     };
     let mut pages = MemPages::new();
-    let options = pagehop_engine::BuildOptions { row_ids: kind.row_ids, ..options(Metric::L2) };
+    let options = pagehop_engine::BuildOptions { id_kind: kind.id_kind, ..options(Metric::L2) };
     build(&mut source, &options, &mut pages, &mut |_| ControlFlow::Continue(())).unwrap();
     pages
 }
@@ -136,8 +136,8 @@ fn add(kind: Kind, pages: &mut MemPages, rows: &BTreeMap<u64, Row>) {
     let ids: Vec<u64> = rows.keys().copied().collect();
     let vectors: Vec<f32> = rows.values().flat_map(|row| row.vector.iter().copied()).collect();
     let columns = packed(kind, rows);
-    change(pages, |change| match kind.row_ids {
-        RowIds::Text => {
+    change(pages, |change| match kind.id_kind {
+        IdKind::Text => {
             let ids: Vec<String> = ids.iter().map(|id| text(*id)).collect();
             change.add_with_columns(&ids, &vectors, Some(&columns), &mut no_progress())
         }
@@ -263,8 +263,8 @@ fn check_payloads(kind: Kind, pages: &MemPages, rows: &BTreeMap<u64, Row>) {
     }
     let index = Index::open(pages).unwrap();
     let ids: Vec<u64> = rows.keys().copied().collect();
-    let found = match kind.row_ids {
-        RowIds::Text => index.payloads(&ids.iter().map(|id| text(*id)).collect::<Vec<_>>()).unwrap(),
+    let found = match kind.id_kind {
+        IdKind::Text => index.payloads(&ids.iter().map(|id| text(*id)).collect::<Vec<_>>()).unwrap(),
         _ => index.payloads(&ids).unwrap(),
     };
     assert!(rows.values().zip(&found).all(|(row, found)| row.payload == *found));
@@ -297,7 +297,7 @@ fn keeps_tags(kind: Kind) {
     let keep = Keep { vectors: Vectors::Codes, payloads: kind.payloads };
     create(
         DIM,
-        &CreateOptions { row_ids: kind.row_ids, keep, columns: columns(), ..CreateOptions::default() },
+        &CreateOptions { id_kind: kind.id_kind, keep, columns: columns(), ..CreateOptions::default() },
         &mut pages,
     )
     .unwrap();
@@ -332,8 +332,8 @@ fn keeps_tags(kind: Kind) {
         }
         let texts: Vec<String> = ids.iter().map(|id| text(*id)).collect();
         let update = |pages: &mut MemPages| {
-            change(pages, |change| match kind.row_ids {
-                RowIds::Text => change.update_columns(&texts, &some),
+            change(pages, |change| match kind.id_kind {
+                IdKind::Text => change.update_columns(&texts, &some),
                 _ => change.update_columns(&ids, &some),
             })
             .unwrap()
@@ -344,8 +344,8 @@ fn keeps_tags(kind: Kind) {
         check_payloads(kind, &pages, &rows);
     }
     let gone: Vec<u64> = rows.keys().copied().skip(1).step_by(2).collect();
-    change(&mut pages, |change| match kind.row_ids {
-        RowIds::Text => change.delete(&gone.iter().map(|id| text(*id)).collect::<Vec<_>>()).map(drop),
+    change(&mut pages, |change| match kind.id_kind {
+        IdKind::Text => change.delete(&gone.iter().map(|id| text(*id)).collect::<Vec<_>>()).map(drop),
         _ => change.delete(&gone).map(drop),
     })
     .unwrap();

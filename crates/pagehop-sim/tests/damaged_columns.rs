@@ -10,8 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pagehop_engine::page::Pages;
 use pagehop_engine::{
-    BuildOptions, Column, ColumnKind, ColumnRows, Comparison, EachChunk, Error, Filter, Index, PageId, RowId,
-    RowIds, SearchOptions, Value, VectorSource, build,
+    BuildOptions, Column, ColumnKind, ColumnRows, Comparison, EachChunk, Error, Filter, IdKind, Index, PageId,
+    RowId, SearchOptions, Value, VectorSource, build,
 };
 use pagehop_sim::{Damage, MemPages, Rng, damage};
 
@@ -158,7 +158,7 @@ fn try_all(pages: MemPages, also_changes: bool) -> Result<bool, String> {
     match Index::open(&pages) {
         Err(error) => return acceptable(&error),
         Ok(index) => {
-            let are_texts = index.info().is_ok_and(|info| info.row_ids == RowIds::Text);
+            let are_texts = index.info().is_ok_and(|info| info.id_kind == IdKind::Text);
             let checked = index.check(&mut |_| ControlFlow::Continue(()));
             for (filter, passes) in filters() {
                 let filter = if are_texts { with_texts(filter) } else { filter };
@@ -203,7 +203,7 @@ fn search(index: &Index<&MemPages>, filter: &Filter, options: Option<&SearchOpti
     let mut searcher = index.searcher();
     let plan = searcher.plan_filter(filter)?;
     let result = searcher.search_filtered(&[0.1; DIM], 100, options, &plan)?;
-    if index.info()?.row_ids != RowIds::Text {
+    if index.info()?.id_kind != IdKind::Text {
         return Ok(result.hits.iter().map(|hit| hit.row_id).collect());
     }
     let texts = index.text_ids_of(&result)?.expect("no other commit changes the rows");
@@ -225,7 +225,7 @@ fn with_texts(filter: Filter) -> Filter {
 fn change(pages: MemPages) -> Result<bool, String> {
     let new = rows(ROWS..ROWS + 150, false);
     match Index::open(&pages).and_then(|index| index.info()) {
-        Ok(info) if info.row_ids == RowIds::Text => change_by(pages, &new, &new.texts, text),
+        Ok(info) if info.id_kind == IdKind::Text => change_by(pages, &new, &new.texts, text),
         Ok(_) => change_by(pages, &new, &new.ids, |id| id),
         Err(error) => acceptable(&error),
     }
@@ -267,10 +267,10 @@ fn change_by<I: RowId>(
 
 #[test]
 fn damaged_pages_of_columns_cause_no_panic_and_no_wrong_row() {
-    let sound = [RowIds::Mapped, RowIds::Text].map(|row_ids| {
+    let sound = [IdKind::Mapped, IdKind::Text].map(|id_kind| {
         let mut sound = MemPages::new();
-        let options = BuildOptions { threads: 1, row_ids, ..BuildOptions::default() };
-        let mut rows = rows(0..ROWS, row_ids == RowIds::Text);
+        let options = BuildOptions { threads: 1, id_kind, ..BuildOptions::default() };
+        let mut rows = rows(0..ROWS, id_kind == IdKind::Text);
         build(&mut rows, &options, &mut sound, &mut |_| ControlFlow::Continue(())).unwrap();
         assert_eq!(try_all(sound.clone(), true), Ok(true));
         sound

@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pagehop_engine::{CreateOptions, Filter, Index, Keep, Metric, RowIds, SearchOptions, Vectors, create};
+use pagehop_engine::{CreateOptions, Filter, IdKind, Index, Keep, Metric, SearchOptions, Vectors, create};
 use pagehop_sim::Rng;
 use pagehop_sim::document::{grouped, put};
 use pagehop_sim::workload::columns::{Given, columns, filter, payload, values};
@@ -213,7 +213,7 @@ fn life(path: &Path, seed: u64, reader: Option<&IndexFile>, rng: &mut Rng) -> (O
 /// showed a batch, the first reader shows the rest.
 fn verified(pages: &IndexFile, rng: &mut Rng, who: &str) -> u64 {
     let info = Index::open(pages).and_then(|index| index.info()).unwrap_or_else(|error| panic!("{who}: {error}"));
-    let (mark, are_texts) = (info.mark[0], info.row_ids == RowIds::Text);
+    let (mark, are_texts) = (info.mark[0], info.id_kind == IdKind::Text);
     let mut rows = Rows::new();
     (1..=mark).for_each(|number| drop(batch(number, &mut rows)));
     let filters = filters(rng).into_iter().map(|filter| if are_texts { with_texts(&filter) } else { filter });
@@ -236,7 +236,7 @@ impl Drop for Folder {
 fn batches_that_a_killed_writer_acknowledged_survive() {
     let kills =
         std::env::var("PAGEHOP_KILLS").map_or(KILLS, |kills| kills.parse().expect("PAGEHOP_KILLS is a number"));
-    let (newest, searches) = survive(RowIds::Mapped, kills);
+    let (newest, searches) = survive(IdKind::Mapped, kills);
     let text = format!(
         "{} writers killed at random moments, {} batches acknowledged, {} searches by readers beside them. 0 violations.",
         grouped(kills),
@@ -252,19 +252,19 @@ fn batches_that_a_killed_writer_acknowledged_survive() {
 
 #[test]
 fn batches_of_rows_with_text_ids_survive_likewise() {
-    survive(RowIds::Text, KILLS / 2);
+    survive(IdKind::Text, KILLS / 2);
 }
 
 /// Kills writers of an index with ids of this kind. Returns the last batch and the searches of
 /// readers.
-fn survive(row_ids: RowIds, kills: u64) -> (u64, u64) {
-    let name = format!("pagehop-kill-{}-{}", row_ids.name(), std::process::id());
+fn survive(id_kind: IdKind, kills: u64) -> (u64, u64) {
+    let name = format!("pagehop-kill-{}-{}", id_kind.name(), std::process::id());
     let folder = Folder(std::env::temp_dir().join(name));
     std::fs::create_dir_all(&folder.0).unwrap();
     let path = folder.0.join("rows.pagehop");
     let mut sink = NewIndexFile::create(&path, false).unwrap();
     let keep = Keep { vectors: Vectors::Codes, payloads: true };
-    create(DIM, &CreateOptions { row_ids, keep, columns: columns(COLUMNS), ..CreateOptions::default() }, &mut sink)
+    create(DIM, &CreateOptions { id_kind, keep, columns: columns(COLUMNS), ..CreateOptions::default() }, &mut sink)
         .unwrap();
     sink.finish().unwrap();
     // The newest batch that is known to be there, and the newest that may appear when the next

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use pagehop_engine::{
-    AddReport, Audit, Calibration, ColumnRows, CreateOptions, DeleteReport, Error, Index, OnProgress, RecallReport,
-    RowId, RowIds,
+    AddReport, Audit, Calibration, ColumnRows, CreateOptions, DeleteReport, Error, IdKind, Index, OnProgress,
+    RecallReport, RowId,
 };
 
 use crate::build::new_file::NewIndexFile;
@@ -28,9 +28,9 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Index<IndexFile>, Erro
 /// # Errors
 ///
 /// Those of [`NewIndexFile::create`] and of [`pagehop_engine::create`]; [`Error::Argument`] for
-/// [`RowIds::HostOwned`]; [`Error::Io`] if the file cannot be written.
+/// [`IdKind::HostOwned`]; [`Error::Io`] if the file cannot be written.
 pub fn create(path: &Path, dim: usize, options: &CreateOptions, overwrite: bool) -> Result<(), Error> {
-    if options.row_ids == RowIds::HostOwned {
+    if options.id_kind == IdKind::HostOwned {
         return Err(Error::argument("an index file has no host that owns its rows"));
     }
     let mut sink = NewIndexFile::create(path, overwrite)?;

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pagehop_engine::{
-    BuildOptions, ColumnRows, CreateOptions, EachChunk, Error, Filter, Index, Keep, Metric, Progress, RowIds,
+    BuildOptions, ColumnRows, CreateOptions, EachChunk, Error, Filter, IdKind, Index, Keep, Metric, Progress,
     SearchOptions, SearchResult, TEXT_ID_BYTES_MAX, VectorSource, Vectors,
 };
 use pagehop_store::{AddOptions, IndexFile, OpenOptions};
@@ -35,7 +35,7 @@ fn created(path: &Path, vectors: Vectors, payloads: bool) -> Index<IndexFile> {
     pagehop_store::create(
         path,
         DIM,
-        &CreateOptions { row_ids: RowIds::Text, keep, ..CreateOptions::default() },
+        &CreateOptions { id_kind: IdKind::Text, keep, ..CreateOptions::default() },
         false,
     )
     .unwrap();
@@ -133,7 +133,7 @@ fn text_ids_come_back_after_every_change() {
         let (mut rows, mut random) = (Rows::new(), Random(5));
         let _ = std::fs::remove_file(&path);
         let index = created(&path, vectors, payloads);
-        assert_eq!((index.info().unwrap().row_ids, index.keeps_payloads()), (RowIds::Text, payloads));
+        assert_eq!((index.info().unwrap().id_kind, index.keeps_payloads()), (IdKind::Text, payloads));
         // It trains again at 8 times as many rows.
         for round in 0..10u64 {
             let mut ids = texts((0..10 << (round / 2)).map(|i| (round * 37 + i) % 300));
@@ -165,7 +165,7 @@ fn text_ids_come_back_after_every_change() {
         compacted.into_pages().close().unwrap();
         pagehop_store::compact(&path, &Default::default(), &mut go_on).unwrap();
         let emptied = opened(&path);
-        assert_eq!((emptied.info().unwrap().row_ids, emptied.keeps_payloads()), (RowIds::Text, payloads));
+        assert_eq!((emptied.info().unwrap().id_kind, emptied.keeps_payloads()), (IdKind::Text, payloads));
         add(&emptied, &texts(5..40), &mut rows, &mut random);
         expect(&emptied, &rows, &mut random);
     }
@@ -238,7 +238,7 @@ impl VectorSource for Source {
 }
 
 fn of_texts() -> BuildOptions {
-    BuildOptions { row_ids: RowIds::Text, ..BuildOptions::default() }
+    BuildOptions { id_kind: IdKind::Text, ..BuildOptions::default() }
 }
 
 #[test]

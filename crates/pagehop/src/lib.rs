@@ -11,7 +11,7 @@
 //! - [`add`], [`delete`], [`pop`], [`update_columns`], [`vacuum`], [`retrain`]: changes.
 //! - [`ColumnRows::with_payloads`], [`Index::payloads`], [`Index::with_payloads`]: bytes that are
 //!   kept with rows.
-//! - [`RowIds::Text`], [`Index::text_ids_of`], [`Index::text_ids`]: ids that are texts. All calls
+//! - [`IdKind::Text`], [`Index::text_ids_of`], [`Index::text_ids`]: ids that are texts. All calls
 //!   that take ids take either kind.
 //! - [`Index::recall`], [`calibrate`], [`check`], [`Index::info`]: what searches find, and whether
 //!   the file is sound.
@@ -27,8 +27,8 @@ pub use pagehop_store as store;
 pub use pagehop_engine::{
     AddReport, Audit, Batch, BuildOptions, BuildReport, Calibration, CheckReport, Column, ColumnKind, ColumnRows,
     Comparison, CreateOptions, Cursor, DeleteReport, EachChunk, Effort, Error, Filter, FilterPlan, Found, Hit,
-    Index, Info, Keep, Metric, OnProgress, PAYLOAD_BYTES_MAX, Payloads, Progress, Reach, RecallReport, RowId,
-    RowIds, SearchOptions, SearchPlan, SearchResult, Searcher, Stats, TEXT_ID_BYTES_MAX, VacuumReport, Value,
+    IdKind, Index, Info, Keep, Metric, OnProgress, PAYLOAD_BYTES_MAX, Payloads, Progress, Reach, RecallReport,
+    RowId, SearchOptions, SearchPlan, SearchResult, Searcher, Stats, TEXT_ID_BYTES_MAX, VacuumReport, Value,
     VectorSource, Vectors,
 };
 pub use pagehop_store::{

@@ -6,7 +6,7 @@ use std::time::Instant;
 use pagehop_engine::{BuildOptions, PAGE_BYTES, VectorSource};
 use serde::Serialize;
 
-use crate::arguments::{IdKind, MetricName, VectorsName, parse_bytes, parse_threads};
+use crate::arguments::{IdKindName, MetricName, VectorsName, parse_bytes, parse_threads};
 use crate::errors::Error;
 use crate::formats::Vectors;
 use crate::index_file::{refuse_same_file, refuse_to_replace};
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     ids: Option<PathBuf>,
     /// The kind of row ids.
     #[arg(long, value_name = "KIND", value_enum, default_value = "int")]
-    id_kind: IdKind,
+    id_kind: IdKindName,
     /// Distance between vectors.
     #[arg(long, value_enum, default_value = "l2")]
     metric: MetricName,
@@ -96,8 +96,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     }
     refuse_to_replace(&args.output, args.overwrite)?;
     let mut vectors = Vectors::open(&args.source)?;
-    let row_ids = args.id_kind.into();
-    args.ids.iter().try_for_each(|ids| vectors.open_ids(ids, row_ids))?;
+    let id_kind = args.id_kind.into();
+    args.ids.iter().try_for_each(|ids| vectors.open_ids(ids, id_kind))?;
     args.columns.iter().try_for_each(|columns| vectors.open_columns(columns))?;
     args.payload.iter().try_for_each(|payload| vectors.open_payloads(payload))?;
     let dim = vectors.dim();
@@ -107,7 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         memory_bytes: args.memory,
         threads: args.threads,
         seed: args.seed,
-        row_ids,
+        id_kind,
         calibrate: !args.no_calibrate,
     };
     let (mut line, mut resumed_rows) = (ProgressLine::new(args.reporting.quiet), 0);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use pagehop_engine::{BuildOptions, Column, CreateOptions, Keep, Metric};
 use serde::Serialize;
 
-use crate::arguments::{IdKind, MetricName, VectorsName, parse_column};
+use crate::arguments::{IdKindName, MetricName, VectorsName, parse_column};
 use crate::errors::Error;
 use crate::index_file::refuse_to_replace;
 use crate::output::{Reporting, say};
@@ -23,7 +23,7 @@ pub(crate) struct Args {
     metric: MetricName,
     /// The kind of row ids.
     #[arg(long, value_name = "KIND", value_enum, default_value = "int")]
-    id_kind: IdKind,
+    id_kind: IdKindName,
     /// Keep vectors beside their codes: searches then rank the last candidates by them, and
     /// distances are exact. The file grows by 2 or 4 bytes for each component.
     #[arg(long = "vectors", value_name = "KIND", value_enum, default_value = "codes")]
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let metric: Metric = args.metric.into();
     let options = CreateOptions {
         metric,
-        row_ids: args.id_kind.into(),
+        id_kind: args.id_kind.into(),
         keep: Keep { vectors: args.kept.into(), payloads: args.payload },
         columns: args.columns.clone(),
         seed: args.seed,

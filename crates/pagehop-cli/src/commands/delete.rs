@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let began = Instant::now();
     check_ids_file(&args.ids)?;
     let index = args.writing.open(&args.index)?;
-    match read_ids(&args.ids, index_file::info(&args.index, &index)?.row_ids)? {
+    match read_ids(&args.ids, index_file::info(&args.index, &index)?.id_kind)? {
         IdList::Int(ids) => delete_all(args, index, ids, began),
         IdList::Text(ids) => delete_all(args, index, ids, began),
     }

@@ -73,8 +73,8 @@ fn payloads<I: RowId + fmt::Display + Serialize>(
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     check_ids_file(&args.ids)?;
     let index = index_file::open(&args.index, &OpenOptions::default())?;
-    let Info { dim, row_ids, .. } = index_file::info(&args.index, &index)?;
-    match (read_ids(&args.ids, row_ids)?, args.payload) {
+    let Info { dim, id_kind, .. } = index_file::info(&args.index, &index)?;
+    match (read_ids(&args.ids, id_kind)?, args.payload) {
         (IdList::Int(ids), true) => payloads(args, &ids, &index),
         (IdList::Text(ids), true) => payloads(args, &ids, &index),
         (IdList::Int(ids), false) => vectors(args, &ids, &index, dim),

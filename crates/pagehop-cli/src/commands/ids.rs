@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::RangedU64ValueParser;
-use pagehop_engine::{Index, RowIds};
+use pagehop_engine::{IdKind, Index};
 use pagehop_store::{IndexFile, OpenOptions};
 
 use crate::arguments::parse_npy;
@@ -41,8 +41,8 @@ pub(crate) struct Args {
 /// Lists them.
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let index = index_file::open(&args.index, &OpenOptions::default())?;
-    match index_file::info(&args.index, &index)?.row_ids {
-        RowIds::Text => texts(args, &index),
+    match index_file::info(&args.index, &index)?.id_kind {
+        IdKind::Text => texts(args, &index),
         _ => numbers(args, &index),
     }
 }

@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         metric: info.metric.name(),
         dim: info.dim,
         vectors: info.vectors.name(),
-        id_kind: info.row_ids.name(),
+        id_kind: info.id_kind.name(),
         payload: info.payloads,
         columns: info
             .columns

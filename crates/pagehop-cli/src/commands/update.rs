@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     check_ids_file(&args.ids)?;
     let index = args.writing.open(&args.index)?;
     let about = index_file::info(&args.index, &index)?;
-    match read_ids(&args.ids, about.row_ids)? {
+    match read_ids(&args.ids, about.id_kind)? {
         IdList::Int(ids) => update_all(args, index, &ids, &about.columns, began),
         IdList::Text(ids) => update_all(args, index, &ids, &about.columns, began),
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-use pagehop_engine::{Error, RowIds, VectorSource};
+use pagehop_engine::{Error, IdKind, VectorSource};
 use proptest::prelude::*;
 
 use super::format::Format;
@@ -68,7 +68,7 @@ fn i32s(numbers: &[i32]) -> Vec<u8> {
 /// Everything in a file of vectors, read twice, because a build reads more than once.
 fn read(path: &Path, ids: Option<&Path>) -> Result<(usize, Vec<u64>, Vec<f32>), Error> {
     let mut vectors = Vectors::open(path)?;
-    ids.iter().try_for_each(|ids| vectors.open_ids(ids, RowIds::Mapped))?;
+    ids.iter().try_for_each(|ids| vectors.open_ids(ids, IdKind::Mapped))?;
     let mut pass = || {
         let (mut row_ids, mut components) = (Vec::new(), Vec::new());
         vectors.scan(&mut |ids, chunk| {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pagehop_engine::{Error, RowIds, TEXT_ID_BYTES_MAX};
+use pagehop_engine::{Error, IdKind, TEXT_ID_BYTES_MAX};
 
 use super::ids::read_int_ids;
 use super::layout::refuse;
@@ -21,9 +21,9 @@ pub(crate) enum IdList {
 /// # Errors
 ///
 /// [`Error::Format`] for a line that is no id of this kind; [`Error::Io`].
-pub(crate) fn read_ids(path: &Path, kind: RowIds) -> Result<IdList, Error> {
+pub(crate) fn read_ids(path: &Path, kind: IdKind) -> Result<IdList, Error> {
     match kind {
-        RowIds::Text => read_text_ids(path).map(IdList::Text),
+        IdKind::Text => read_text_ids(path).map(IdList::Text),
         _ => read_int_ids(path).map(IdList::Int),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pagehop_engine::{ColumnRows, EachChunk, Error, RowIds, VectorSource};
+use pagehop_engine::{ColumnRows, EachChunk, Error, IdKind, VectorSource};
 
 use super::columns::read_columns;
 use super::ids::Ids;
@@ -39,8 +39,8 @@ impl Vectors {
     }
 
     /// Takes ids of this kind, one for each vector, from a file.
-    pub(crate) fn open_ids(&mut self, path: &Path, kind: RowIds) -> Result<(), Error> {
-        if kind != RowIds::Text {
+    pub(crate) fn open_ids(&mut self, path: &Path, kind: IdKind) -> Result<(), Error> {
+        if kind != IdKind::Text {
             self.ids = Some(Ids::open(path, self.rows())?);
             return Ok(());
         }

@@ -14,7 +14,7 @@ use crate::page::meta::Meta;
 use crate::page::node::with_node;
 use crate::page::payload::PayloadPlace;
 use crate::page::{PageId, Pages, Reader, id_map};
-use crate::row_ids::{self, IdKey, RowId, RowIds};
+use crate::row_ids::{self, IdKey, IdKind, RowId};
 use crate::text_ids;
 
 /// How often rows are looked up again because a commit becomes visible: some seconds. Mostly that
@@ -35,7 +35,7 @@ pub(crate) enum Looked<T> {
 
 /// Refuses ids of another kind than those of an index.
 pub(crate) fn expect_ids<I: RowId>(newest: &Newest) -> Result<(), Error> {
-    row_ids::check_kind(newest.known().meta.row_ids, I::ROW_IDS)
+    row_ids::check_kind(newest.known().meta.id_kind, I::KIND)
 }
 
 /// What `look` finds in the newest state, when no commit became visible at the same time and it
@@ -84,8 +84,8 @@ pub(crate) fn looked_up<P: Pages, T>(
 ///
 /// [`Error::Argument`] if the host owns the row ids.
 pub(crate) fn root(meta: &Meta) -> Result<Option<PageId>, Error> {
-    match (meta.row_ids, meta.change.id_root) {
-        (RowIds::HostOwned, _) => Err(Error::argument("the host of this index owns its row ids")),
+    match (meta.id_kind, meta.change.id_root) {
+        (IdKind::HostOwned, _) => Err(Error::argument("the host of this index owns its row ids")),
         (_, 0) => Ok(None),
         (_, root) => Ok(Some(PageId(root))),
     }

@@ -24,7 +24,7 @@ impl<P: Pages> Index<P> {
             metric: meta.metric,
             dim: meta.dim,
             vectors: meta.vectors,
-            row_ids: meta.row_ids,
+            id_kind: meta.id_kind,
             payloads: meta.keeps_payloads,
             columns: state.columns.columns.clone(),
             rows: meta.rows,

@@ -6,7 +6,7 @@
 use crate::columns::Column;
 use crate::index::state::{Newest, State};
 use crate::page::{PageId, Pages};
-use crate::{Error, RowIds};
+use crate::{Error, IdKind};
 
 /// An open index.
 pub struct Index<P: Pages> {
@@ -27,7 +27,7 @@ impl<P: Pages> Index<P> {
         // Where the host owns the rows, the last pages may have been lost before a step named them
         // (`State::node_pages`). A page that a step named and that is lost is an error of its
         // reader.
-        if expected > exist && state.meta.row_ids != RowIds::HostOwned {
+        if expected > exist && state.meta.id_kind != IdKind::HostOwned {
             let what = format!("the index has {expected} pages, {exist} exist: it is truncated");
             return Err(Error::corrupt(PageId(0), what));
         }

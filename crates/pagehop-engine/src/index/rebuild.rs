@@ -13,7 +13,7 @@ use crate::page::node::NodeRef;
 use crate::page::payload::{self, PayloadPlace, PayloadWriter};
 use crate::page::row_record::read_tags;
 use crate::page::{PageId, PageSink, Pages, Reader};
-use crate::{BuildOptions, BuildReport, CreateOptions, EachChunk, Error, Keep, OnProgress, RowIds, VectorSource};
+use crate::{BuildOptions, BuildReport, CreateOptions, EachChunk, Error, IdKind, Keep, OnProgress, VectorSource};
 
 /// Rows of a chunk.
 const CHUNK_ROWS: usize = 4096;
@@ -177,7 +177,7 @@ impl<P: Pages> Index<P> {
         let mut reader = self.pages().reader();
         let state: Arc<State> = self.newest().renew(&mut reader)?;
         let old = &state.meta;
-        if old.row_ids == RowIds::HostOwned {
+        if old.id_kind == IdKind::HostOwned {
             return Err(Error::argument("the host of this index owns its rows, and must build it again"));
         }
         let columns = ColumnRows::of_index(state.columns.columns.clone(), old.has_places());
@@ -188,7 +188,7 @@ impl<P: Pages> Index<P> {
         let mut meta = if rows == 0 {
             let options = CreateOptions {
                 metric: old.metric,
-                row_ids: old.row_ids,
+                id_kind: old.id_kind,
                 keep: Keep { vectors: old.vectors, payloads: old.keeps_payloads },
                 columns: state.columns.columns.clone(),
                 seed: old.seed,
@@ -200,7 +200,7 @@ impl<P: Pages> Index<P> {
                 memory_bytes,
                 threads,
                 seed: old.seed,
-                row_ids: old.row_ids,
+                id_kind: old.id_kind,
                 vectors: old.vectors,
                 calibrate: false,
             };

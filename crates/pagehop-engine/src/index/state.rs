@@ -11,7 +11,7 @@ use crate::page::meta::Meta;
 use crate::page::model_pages::{self, Entry};
 use crate::page::node::NodeHeader;
 use crate::page::{Pages, Reader};
-use crate::{Error, RowIds};
+use crate::{Error, IdKind};
 
 /// How often a reader tries again because the meta page is newer than its snapshot. Publishing a
 /// commit takes microseconds. If a writer died in between, its commit is durable and may be seen.
@@ -38,7 +38,7 @@ impl State {
         let mut snapshot = reader.snapshot(true);
         let mut meta = Meta::read(reader)?;
         for _ in 0..RENEWALS_MAX {
-            if meta.change.commit <= snapshot || meta.row_ids == RowIds::HostOwned {
+            if meta.change.commit <= snapshot || meta.id_kind == IdKind::HostOwned {
                 break;
             }
             std::thread::yield_now();
@@ -72,7 +72,7 @@ impl State {
         // With host-owned rows, each step takes effect at once. The commit number then shows
         // whether there was any change.
         let unchanged =
-            |state: &&Self| meta.row_ids == RowIds::HostOwned && state.meta.change.commit == meta.change.commit;
+            |state: &&Self| meta.id_kind == IdKind::HostOwned && state.meta.change.commit == meta.change.commit;
         let entries = match same.filter(unchanged) {
             Some(state) => state.entries.clone(),
             None => model_pages::read_entries(&meta, reader)?,
@@ -85,7 +85,7 @@ impl State {
     #[inline]
     pub(crate) fn rows(&self, node: NodeId, header: &NodeHeader) -> impl Iterator<Item = u64> + use<> {
         let waiting = self.pending.as_ref().map(|pending| pending.of(node, &header.host_rows()));
-        header.rows(self.meta.row_ids, self.snapshot).chain(waiting.into_iter().flatten())
+        header.rows(self.meta.id_kind, self.snapshot).chain(waiting.into_iter().flatten())
     }
 
     /// The range of `pages` that may hold nodes of the index: those that [`Meta::has_nodes`] says.
@@ -141,8 +141,8 @@ impl Newest {
     /// The state of a new snapshot of `reader`.
     pub(crate) fn renew(&self, reader: &mut impl Reader) -> Result<Arc<State>, Error> {
         let known = self.known();
-        let same = match known.meta.row_ids {
-            RowIds::HostOwned => known.meta.change.commit == Meta::read_commit(reader)?,
+        let same = match known.meta.id_kind {
+            IdKind::HostOwned => known.meta.change.commit == Meta::read_commit(reader)?,
             _ => known.snapshot == reader.snapshot(true),
         };
         let is_caught_up = |pending: &Arc<PendingMap>, reader: &mut _| {

@@ -57,7 +57,7 @@ impl GraphNumbers {
 /// What changes keep account of.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ChangeState {
-    /// Number of the last commit; 0 after a bulk build. Under [`RowIds::HostOwned`] the number of
+    /// Number of the last commit; 0 after a bulk build. Under [`IdKind::HostOwned`] the number of
     /// steps that changed this page.
     pub(crate) commit: u64,
     /// First page of the model; 0 if there is none. Another model starts elsewhere.
@@ -65,7 +65,7 @@ pub(crate) struct ChangeState {
     /// Page of the entry points; 0 if there is no model.
     pub(crate) entries_page: u32,
     /// Root of the map from row ids to nodes; 0 if there is none: without a model, or under
-    /// [`RowIds::HostOwned`].
+    /// [`IdKind::HostOwned`].
     pub(crate) id_root: u32,
     /// First page of the list of pages with free slots; 0 if it is empty.
     pub(crate) free_head: u32,
@@ -86,17 +86,17 @@ pub(crate) struct ChangeState {
     /// Two numbers of the caller's, changed by the commits that say so.
     pub(crate) mark: [u64; 2],
     /// Pages from 1 up to this belong to a graph that was replaced by commit `retired_at`; 0 if
-    /// none do. Under [`RowIds::HostOwned`] those of them that are empty, or of another graph than
+    /// none do. Under [`IdKind::HostOwned`] those of them that are empty, or of another graph than
     /// `graph`.
     pub(crate) retired_end: u32,
     pub(crate) retired_at: u64,
-    /// Under [`RowIds::HostOwned`]: the page that is the meta page of the graph that is being made
+    /// Under [`IdKind::HostOwned`]: the page that is the meta page of the graph that is being made
     /// beside this one; 0 if there is none.
     pub(crate) shadow: u32,
     /// Pages that were reserved for graphs that are made beside others, and may be empty: from the
     /// first to the second, exclusive. There may be other pages among them.
     pub(crate) reserved: [u32; 2],
-    /// Numbers of graphs; 0 unless [`RowIds::HostOwned`].
+    /// Numbers of graphs; 0 unless [`IdKind::HostOwned`].
     pub(crate) numbers: GraphNumbers,
     /// How far the making of another graph is. Only hosts that make each step durable by itself
     /// have one that is not finished.

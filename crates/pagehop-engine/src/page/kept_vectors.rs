@@ -13,7 +13,7 @@ use super::kind::{self, PageKind, kind};
 use super::layout::NodeLayout;
 use super::{BODY_BYTES, PageId, Reader};
 use crate::ids::NodeId;
-use crate::row_ids::{self, RowIds};
+use crate::row_ids::{self, IdKind};
 use crate::vectors::Vectors;
 use crate::{Error, Metric};
 use pagehop_kernels as kernels;
@@ -214,7 +214,7 @@ impl KeptShape {
 /// [`Error::Argument`] for a component beyond half precision.
 pub(crate) fn rounded<'v>(
     vectors: Vectors,
-    (row_ids, ids): (RowIds, &[u64]),
+    (id_kind, ids): (IdKind, &[u64]),
     components: &'v [f32],
     first: usize,
 ) -> Result<Cow<'v, [f32]>, Error> {
@@ -230,7 +230,7 @@ pub(crate) fn rounded<'v>(
         let (row, component, value) = (at / dim, at % dim, components[at]);
         return Err(Error::argument(format!(
             "{}: component {component} is {value}, float16 holds up to 65504: keep float32",
-            row_ids::named(row_ids, first + row, ids[row])
+            row_ids::named(id_kind, first + row, ids[row])
         )));
     }
     Ok(Cow::Owned(rounded))

@@ -17,7 +17,7 @@ use crate::quantize::estimate::CENTROIDS_MAX;
 use crate::quantize::own;
 use crate::quantize::prepare::inner_dim;
 use crate::reports::Audit;
-use crate::{Error, Metric, RowIds, Vectors};
+use crate::{Error, IdKind, Metric, Vectors};
 
 /// Version of the format that this build reads and writes: `docs/format.md`. A number is never used
 /// for another format; 1 to 6 were before the first release.
@@ -42,13 +42,13 @@ pub(crate) struct Meta {
     /// Digits to which a query is quantized, 1 or 2.
     pub(crate) query_digits: usize,
     pub(crate) seed: u64,
-    pub(crate) row_ids: RowIds,
+    pub(crate) id_kind: IdKind,
     pub(crate) vectors: Vectors,
     /// Whether rows may have payloads.
     pub(crate) keeps_payloads: bool,
     /// Whether there are columns of tags.
     pub(crate) has_tags: bool,
-    /// Rows that a reader of snapshot `commit` sees; under [`RowIds::HostOwned`] live nodes.
+    /// Rows that a reader of snapshot `commit` sees; under [`IdKind::HostOwned`] live nodes.
     pub(crate) rows: u64,
     /// Pages that exist at least.
     pub(crate) page_count: u32,
@@ -62,7 +62,7 @@ pub(crate) struct Meta {
 
 impl Meta {
     /// The meta page of an index without rows, whose nodes have `words` values.
-    pub(crate) fn empty(metric: Metric, dim: usize, words: usize, seed: u64, row_ids: RowIds) -> Self {
+    pub(crate) fn empty(metric: Metric, dim: usize, words: usize, seed: u64, id_kind: IdKind) -> Self {
         Self {
             metric,
             dim,
@@ -70,7 +70,7 @@ impl Meta {
             centroids: 0,
             query_digits: 1,
             seed,
-            row_ids,
+            id_kind,
             vectors: Vectors::Codes,
             keeps_payloads: false,
             has_tags: false,
@@ -98,8 +98,8 @@ impl Meta {
     /// The pages of `count` that may be of the graph. If the host owns the rows, pages of other
     /// graphs are among them.
     pub(crate) fn graph_pages(&self, count: u32) -> std::ops::Range<u32> {
-        match self.row_ids {
-            RowIds::HostOwned => 1..count.max(1),
+        match self.id_kind {
+            IdKind::HostOwned => 1..count.max(1),
             _ => self.change.retired_end.max(1)..count.max(1),
         }
     }
@@ -155,7 +155,7 @@ impl Meta {
             Vectors::Float32 => 2,
         };
         let records = u8::from(self.keeps_payloads) | u8::from(self.has_tags) << 1;
-        fields.bytes(&[l.column_bytes as u8, vectors, self.row_ids as u8, records]);
+        fields.bytes(&[l.column_bytes as u8, vectors, self.id_kind as u8, records]);
         debug_assert_eq!(fields.position(), COMMIT_AT);
         self.change.write(&mut fields);
         debug_assert!(fields.position() <= META_BYTES);
@@ -204,12 +204,12 @@ impl Meta {
         let seed = fields.u64();
         let rows = fields.u64();
         let page_count = fields.u32();
-        let [_, vectors, row_ids, records] = fields.bytes();
-        let (vectors, row_ids) = match (vectors, row_ids, records) {
-            (0, 1, 0 | 2) => (Vectors::Codes, RowIds::HostOwned),
+        let [_, vectors, id_kind, records] = fields.bytes();
+        let (vectors, id_kind) = match (vectors, id_kind, records) {
+            (0, 1, 0 | 2) => (Vectors::Codes, IdKind::HostOwned),
             (0..=2, 0 | 2, 0..=3) => (
                 [Vectors::Codes, Vectors::Float16, Vectors::Float32][usize::from(vectors)],
-                if row_ids == 2 { RowIds::Text } else { RowIds::Mapped },
+                if id_kind == 2 { IdKind::Text } else { IdKind::Mapped },
             ),
             other => return Err(bad(&format!("vectors, row ids and records are {other:?}"))),
         };
@@ -221,7 +221,7 @@ impl Meta {
             centroids,
             query_digits: query_digits.into(),
             seed,
-            row_ids,
+            id_kind,
             vectors,
             keeps_payloads: records & 1 == 1,
             has_tags: records & 2 == 2,
@@ -304,12 +304,12 @@ impl Meta {
     /// Whether the tags of a row are a chain of its postings: a host that owns the rows may end
     /// between any two steps, and a record would be left without its node.
     pub(crate) fn has_tag_chains(&self) -> bool {
-        self.has_tags && self.row_ids == RowIds::HostOwned
+        self.has_tags && self.id_kind == IdKind::HostOwned
     }
 
     /// What records hold.
     pub(crate) fn record_shape(&self) -> RecordShape {
-        RecordShape { tags: self.has_tags && !self.has_tag_chains(), texts: self.row_ids == RowIds::Text }
+        RecordShape { tags: self.has_tags && !self.has_tag_chains(), texts: self.id_kind == IdKind::Text }
     }
 }
 
@@ -319,11 +319,11 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let mut meta = Meta::empty(Metric::Cosine, 384, 1, 7, RowIds::HostOwned);
+        let mut meta = Meta::empty(Metric::Cosine, 384, 1, 7, IdKind::HostOwned);
         (meta.has_tags, meta.change.columns_page, meta.page_count) = (true, 1, 2);
         assert_eq!(Meta::decode(&meta.encode()).expect("an empty index"), meta);
         meta.rows = 20;
-        (meta.row_ids, meta.keeps_payloads, meta.has_tags) = (RowIds::Text, true, true);
+        (meta.id_kind, meta.keeps_payloads, meta.has_tags) = (IdKind::Text, true, true);
         meta.layout = NodeLayout::choose(384, 3);
         (meta.centroids, meta.page_count) = (3, 100);
         meta.change = ChangeState {

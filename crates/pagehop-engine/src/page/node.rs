@@ -9,7 +9,7 @@ use crate::ids::NodeId;
 use crate::quantize::edge::{self, EdgeFactors, EdgeHead};
 use crate::quantize::estimate::EdgeCodes;
 use crate::quantize::own;
-use crate::row_ids::{NODE_ROWS_MAX, RowIds};
+use crate::row_ids::{IdKind, NODE_ROWS_MAX};
 
 /// Byte of a node that holds its flags.
 const FLAGS_BYTE: usize = 16;
@@ -55,15 +55,15 @@ impl NodeHeader {
 
     /// The rows of the node that a reader of `snapshot` sees, or that the host may see.
     #[inline]
-    pub(crate) fn rows(&self, row_ids: RowIds, snapshot: u64) -> impl Iterator<Item = u64> + use<> {
-        let rows = match row_ids {
-            RowIds::HostOwned => self.host_rows().map(|row_id| (row_id > 0).then_some(row_id)),
+    pub(crate) fn rows(&self, id_kind: IdKind, snapshot: u64) -> impl Iterator<Item = u64> + use<> {
+        let rows = match id_kind {
+            IdKind::HostOwned => self.host_rows().map(|row_id| (row_id > 0).then_some(row_id)),
             _ => [self.is_visible(snapshot).then_some(self.row_id), None, None],
         };
         rows.into_iter().flatten()
     }
 
-    /// Under [`RowIds::HostOwned`] the rows of the node, 0 for none: two stand where commit numbers
+    /// Under [`IdKind::HostOwned`] the rows of the node, 0 for none: two stand where commit numbers
     /// would.
     pub(crate) fn host_rows(&self) -> [u64; NODE_ROWS_MAX] {
         [self.row_id, self.added, self.deleted]

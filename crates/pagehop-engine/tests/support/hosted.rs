@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use pagehop_engine::page::Pages;
 use pagehop_engine::{
-    BuildOptions, Change, CheckReport, Index, Metric, RemoveReport, RowIds, SearchOptions, build,
+    BuildOptions, Change, CheckReport, IdKind, Index, Metric, RemoveReport, SearchOptions, build,
 };
 use pagehop_sim::{MemPages, MemWriter};
 
@@ -60,7 +60,7 @@ pub fn row_ids(pages: &impl Pages, query: &[f32]) -> BTreeSet<u64> {
 
 pub fn built(rows: &Rows, metric: Metric) -> MemPages {
     let mut pages = MemPages::new();
-    let options = BuildOptions { row_ids: RowIds::HostOwned, ..super::options(metric) };
+    let options = BuildOptions { id_kind: IdKind::HostOwned, ..super::options(metric) };
     build(&mut rows.clone(), &options, &mut pages, &mut no_progress()).unwrap();
     pages
 }

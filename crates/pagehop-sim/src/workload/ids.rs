@@ -2,8 +2,8 @@
 //! text of its own.
 
 use pagehop_engine::{
-    AddReport, Change, ColumnRows, Cursor, DeleteReport, Error, Filter, Found, Index, OnProgress, Pages, PagesMut,
-    Payloads, RowIds, SearchResult,
+    AddReport, Change, ColumnRows, Cursor, DeleteReport, Error, Filter, Found, IdKind, Index, OnProgress, Pages,
+    PagesMut, Payloads, SearchResult,
 };
 
 /// The text of a number, of any length.
@@ -52,7 +52,7 @@ pub fn with_texts(filter: &Filter) -> Filter {
 ///
 /// Those of [`Index::info`].
 pub fn are_texts<P: Pages>(index: &Index<P>) -> Result<bool, Error> {
-    Ok(index.info()?.row_ids == RowIds::Text)
+    Ok(index.info()?.id_kind == IdKind::Text)
 }
 
 fn numbers(texts: &[String]) -> Vec<u64> {

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use pagehop_engine::{BuildOptions, CreateOptions, Error, Index, Keep, RowIds, SearchResult, build, create};
+use pagehop_engine::{BuildOptions, CreateOptions, Error, IdKind, Index, Keep, SearchResult, build, create};
 use pagehop_store::{IndexFile, Name, OpenOptions, StorageSink};
 
 use super::columns;
@@ -276,13 +276,13 @@ pub(super) fn copy_of(error: &Error) -> Error {
 /// Makes a new index.
 fn build_on(disk: &SimDisk, plan: &Plan, rows: &Rows, seed: u64) -> Result<(), Error> {
     let mut sink = StorageSink::create(Arc::new(disk.clone()), *b"phsim1")?;
-    let row_ids = if plan.texts { RowIds::Text } else { RowIds::Mapped };
+    let id_kind = if plan.texts { IdKind::Text } else { IdKind::Mapped };
     if plan.built.is_none() {
         let columns = columns::columns(plan.columns);
         let keep = Keep { vectors: plan.vectors, payloads: plan.payloads };
         create(
             plan.dim,
-            &CreateOptions { metric: plan.metric, row_ids, keep, columns: columns.to_vec(), seed },
+            &CreateOptions { metric: plan.metric, id_kind, keep, columns: columns.to_vec(), seed },
             &mut sink,
         )?;
     } else {
@@ -291,7 +291,7 @@ fn build_on(disk: &SimDisk, plan: &Plan, rows: &Rows, seed: u64) -> Result<(), E
             vectors: plan.vectors,
             threads: 1,
             seed,
-            row_ids,
+            id_kind,
             ..BuildOptions::default()
         };
         let columns = plan.all().of(rows.values())?.unwrap_or_default();

@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let index = args.writing.open(&args.index)?;
     let about = index_file::info(&args.index, &index)?;
     check_dim((&args.index, about.dim), (&args.vectors, vectors.dim()))?;
-    args.ids.iter().try_for_each(|ids| vectors.open_ids(ids, about.row_ids))?;
+    args.ids.iter().try_for_each(|ids| vectors.open_ids(ids, about.id_kind))?;
     let columns = args.columns.as_ref().map(|path| read_columns(path, &about.columns, vectors.rows()));
     let mut columns = columns.transpose()?;
     if let Some(path) = &args.payload {

@@ -6,7 +6,7 @@ mod report;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use pagehop_engine::{Batch, Error as EngineError, Filter, Index, RowIds, SearchResult, VectorSource};
+use pagehop_engine::{Batch, Error as EngineError, Filter, IdKind, Index, SearchResult, VectorSource};
 use pagehop_store::{IndexFile, OpenOptions};
 
 use crate::arguments::{parse_beam_width, parse_cache, parse_filter, parse_k, parse_npy, parse_threads};
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let options = OpenOptions { cache_bytes: args.cache, direct: args.direct, ..OpenOptions::default() };
     let index = index_file::open(&args.index, &options)?;
     let about = index_file::info(&args.index, &index)?;
-    if about.row_ids == RowIds::Text && (args.truth.is_some() || args.output.is_some()) {
+    if about.id_kind == IdKind::Text && (args.truth.is_some() || args.output.is_some()) {
         let what = "its ids are texts, and --truth and -o have numbers";
         return Err(Error::Use(format!("{}: {what}", args.index.display())));
     }
@@ -101,7 +101,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         let mut results = vec![(SearchResult::default(), OfRows::default()); numbers.len()];
         let batch = Batch { queries: components, k, plan: &plan, filter: filter.as_ref(), threads };
         let write = |place: &mut (SearchResult, OfRows), result| {
-            let of_rows = read_rows(&index, &result, about.row_ids, args.payload)?;
+            let of_rows = read_rows(&index, &result, about.id_kind, args.payload)?;
             *place = (result, of_rows);
             Ok(())
         };
@@ -137,13 +137,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
 fn read_rows(
     index: &Index<IndexFile>,
     result: &SearchResult,
-    row_ids: RowIds,
+    id_kind: IdKind,
     wants_payloads: bool,
 ) -> Result<OfRows, EngineError> {
     let what = "another process replaced rows that were found before the rest of them was read; search again";
     let changed = || EngineError::busy(what);
     let mut of_rows = OfRows::default();
-    if row_ids == RowIds::Text {
+    if id_kind == IdKind::Text {
         of_rows.ids = Some(index.text_ids_of(result)?.ok_or_else(changed)?);
     }
     if wants_payloads {

@@ -12,7 +12,7 @@ use crate::page::meta::Meta;
 use crate::page::{PAGE_BYTES, Scratch, landmark_pages, model_pages};
 use crate::quantize::estimate::CENTROIDS_MAX;
 use crate::quantize::landmarks::landmark_every;
-use crate::{Error, RowIds};
+use crate::{Error, IdKind};
 
 /// Bytes of a row in the map from ids to nodes, with what is free on its pages.
 const MAP_ROW_BYTES: usize = 16;
@@ -68,11 +68,11 @@ fn page_bytes(job: &Job<'_>, demand: &Demand<'_>) -> usize {
     let (layout, options) = (&job.layout, job.options);
     let columns = demand.columns.filter(|columns| columns.words() > 0);
     let words = columns.map_or(0, ColumnRows::words);
-    let mut meta = Meta::empty(options.metric, dim, words, options.seed, options.row_ids);
+    let mut meta = Meta::empty(options.metric, dim, words, options.seed, options.id_kind);
     (meta.centroids, meta.has_tags) = (CENTROIDS_MAX, columns.is_some_and(ColumnRows::has_tags));
     let landmarks = landmark_pages::pages(&meta, rows / landmark_every(rows));
     let pages = model_pages::model_pages(&meta) + landmarks + column_pages(&meta, columns);
-    let map = if options.row_ids == RowIds::HostOwned { 0 } else { MAP_ROW_BYTES };
+    let map = if options.id_kind == IdKind::HostOwned { 0 } else { MAP_ROW_BYTES };
     let slots = rows.next_multiple_of(layout.nodes_per_page) as u64;
     let kept = KeptShape::new(options.vectors, dim, layout).map_or(0, |shape| shape.pages(slots));
     let row = PAGE_BYTES.div_ceil(layout.nodes_per_page) + map;

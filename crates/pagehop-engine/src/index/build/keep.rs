@@ -13,13 +13,13 @@ use crate::page::kept_vectors::{KeptShape, rounded};
 use crate::page::kind::{self, PageKind};
 use crate::page::layout::NodeLayout;
 use crate::page::{BODY_BYTES, PageId, PageSink};
-use crate::{EachChunk, Error, Keep, RowIds, VectorSource, Vectors};
+use crate::{EachChunk, Error, IdKind, Keep, VectorSource, Vectors};
 
 /// A source whose vectors are as the index has them.
 pub(super) struct Rounded<'s> {
     pub(super) source: &'s mut dyn VectorSource,
     pub(super) vectors: Vectors,
-    pub(super) row_ids: RowIds,
+    pub(super) id_kind: IdKind,
 }
 
 impl VectorSource for Rounded<'_> {
@@ -32,9 +32,9 @@ impl VectorSource for Rounded<'_> {
     }
 
     fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
-        let (vectors, row_ids, mut first) = (self.vectors, self.row_ids, 0);
+        let (vectors, id_kind, mut first) = (self.vectors, self.id_kind, 0);
         self.source.scan(&mut |ids, components| {
-            let given: Cow<'_, [f32]> = rounded(vectors, (row_ids, ids), components, first)?;
+            let given: Cow<'_, [f32]> = rounded(vectors, (id_kind, ids), components, first)?;
             first += ids.len();
             each(ids, &given)
         })
@@ -46,12 +46,12 @@ impl VectorSource for Rounded<'_> {
 }
 
 /// Refuses to keep what the host has.
-pub(super) fn check(keep: Keep, row_ids: RowIds) -> Result<(), Error> {
+pub(super) fn check(keep: Keep, id_kind: IdKind) -> Result<(), Error> {
     let Keep { vectors, payloads } = keep;
-    if row_ids == RowIds::HostOwned && payloads {
+    if id_kind == IdKind::HostOwned && payloads {
         return Err(Error::argument("the host of this index owns its rows, so the index keeps no payloads"));
     }
-    if vectors == Vectors::Codes || row_ids != RowIds::HostOwned {
+    if vectors == Vectors::Codes || id_kind != IdKind::HostOwned {
         return Ok(());
     }
     Err(Error::argument(format!("the host of this index has its vectors: they are {}, not codes", vectors.name())))

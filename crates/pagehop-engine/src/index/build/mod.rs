@@ -33,7 +33,7 @@ use crate::page::meta::Meta;
 use crate::page::{PageId, PageSink, Scratch};
 use crate::quantize::codes::Codes;
 use crate::quantize::prepare::Space;
-use crate::{BuildOptions, BuildReport, CreateOptions, Error, Keep, OnProgress, RowIds, VectorSource, row_ids};
+use crate::{BuildOptions, BuildReport, CreateOptions, Error, IdKind, Keep, OnProgress, VectorSource, row_ids};
 use anchors::anchors;
 use disk::Demand;
 use job::{Job, check_dim};
@@ -56,7 +56,7 @@ use write::{Connected, OwnCodes};
 /// # Errors
 ///
 /// [`Error::Argument`] if there are no rows, a vector is invalid for the metric (the message has
-/// its position), an id repeats, or ids are not of the kind of `options.row_ids`;
+/// its position), an id repeats, or ids are not of the kind of `options.id_kind`;
 /// [`Error::Memory`] if memory is too small; [`Error::Interrupted`] if `progress` breaks; any error
 /// of the source or the sink.
 pub fn build(
@@ -66,7 +66,7 @@ pub fn build(
     progress: OnProgress<'_>,
 ) -> Result<BuildReport, Error> {
     let payloads = source.columns().is_some_and(|columns| columns.payloads().is_some());
-    let has_tags = source.columns().is_some_and(ColumnRows::has_tags) && options.row_ids != RowIds::HostOwned;
+    let has_tags = source.columns().is_some_and(ColumnRows::has_tags) && options.id_kind != IdKind::HostOwned;
     let texts = texts(source, options)?;
     let has_records = payloads || has_tags || texts.is_some();
     // A node names the place of its record by a word of its own.
@@ -88,10 +88,10 @@ pub fn build(
 
 /// The text ids of a source, if the index shall have such ids.
 fn texts(source: &dyn VectorSource, options: &BuildOptions) -> Result<Option<Vec<String>>, Error> {
-    match (source.text_ids(), options.row_ids) {
-        (Some(texts), RowIds::Text) => Ok(Some(texts.to_vec())),
-        (None, RowIds::Text) => row_ids::check_kind(RowIds::Text, RowIds::Mapped).map(|()| None),
-        (Some(_), other) => row_ids::check_kind(other, RowIds::Text).map(|()| None),
+    match (source.text_ids(), options.id_kind) {
+        (Some(texts), IdKind::Text) => Ok(Some(texts.to_vec())),
+        (None, IdKind::Text) => row_ids::check_kind(IdKind::Text, IdKind::Mapped).map(|()| None),
+        (Some(_), other) => row_ids::check_kind(other, IdKind::Text).map(|()| None),
         (None, _) => Ok(None),
     }
 }
@@ -109,14 +109,14 @@ pub fn create(dim: usize, options: &CreateOptions, sink: &mut dyn PageSink) -> R
 
 /// Writes the pages of an index without rows but page 0, and returns the meta page.
 pub(crate) fn write_empty(dim: usize, options: &CreateOptions, sink: &mut dyn PageSink) -> Result<Meta, Error> {
-    let CreateOptions { metric, row_ids, keep, ref columns, seed } = *options;
+    let CreateOptions { metric, id_kind, keep, ref columns, seed } = *options;
     check_dim(dim)?;
-    keep::check(keep, row_ids)?;
+    keep::check(keep, id_kind)?;
     ColumnRows::new(columns.clone())?;
     let has_tags = tag_columns(columns) > 0;
-    let has_records = keep.payloads || row_ids == RowIds::Text || has_tags && row_ids != RowIds::HostOwned;
+    let has_records = keep.payloads || id_kind == IdKind::Text || has_tags && id_kind != IdKind::HostOwned;
     let words = columns.len() + usize::from(has_records);
-    let mut meta = Meta::empty(metric, dim, words, seed, row_ids);
+    let mut meta = Meta::empty(metric, dim, words, seed, id_kind);
     (meta.vectors, meta.keeps_payloads, meta.has_tags) = (keep.vectors, keep.payloads, has_tags);
     if !columns.is_empty() {
         sink.write(PageId(1), &Columns::without_trees(columns).encode())?;
@@ -137,8 +137,8 @@ pub(crate) fn build_from(
 ) -> Result<Meta, Error> {
     let dim = source.dim();
     let payloads = source.columns().is_some_and(ColumnRows::has_places);
-    keep::check(Keep { vectors: options.vectors, payloads }, options.row_ids)?;
-    let source = &mut keep::Rounded { source, vectors: options.vectors, row_ids: options.row_ids };
+    keep::check(Keep { vectors: options.vectors, payloads }, options.id_kind)?;
+    let source = &mut keep::Rounded { source, vectors: options.vectors, id_kind: options.id_kind };
     let job = &mut Job::new(options, (dim, source.columns().map_or(0, ColumnRows::words)), progress)?;
     refuse_early(job, source, 0, sink.scratch())?;
     let mut survey = Survey::read(job, source)?;

@@ -9,7 +9,7 @@ use crate::quantize::estimate::CENTROIDS_MAX;
 use crate::quantize::prepare::{self, Space};
 use crate::quantize::rotation::Rotation;
 use crate::quantize::tour;
-use crate::{BuildOptions, Error, Metric, RowIds, VectorSource, row_ids};
+use crate::{BuildOptions, Error, IdKind, Metric, VectorSource, row_ids};
 
 /// Sampled rows per centroid.
 const SAMPLE_PER_CENTROID: usize = 24;
@@ -46,7 +46,7 @@ impl Survey {
             return Err(Error::argument("there are no rows to build an index over"));
         }
         refuse_repeated_ids(&survey.row_ids)?;
-        if job.options.row_ids == RowIds::HostOwned {
+        if job.options.id_kind == IdKind::HostOwned {
             survey.row_ids.iter().try_for_each(|row_id| row_ids::check_hosted(*row_id))?;
         }
         Ok(survey)
@@ -81,7 +81,7 @@ impl Survey {
     }
 
     fn add(&mut self, options: &BuildOptions, id: u64, row: &[f32]) -> Result<(), Error> {
-        let (metric, ids, position) = (options.metric, options.row_ids, self.row_ids.len());
+        let (metric, ids, position) = (options.metric, options.id_kind, self.row_ids.len());
         let norm_sq = prepare::validate(metric, row).map_err(|e| match e {
             Error::Argument { what } => Error::argument(format!("{}: {what}", row_ids::named(ids, position, id))),
             other => other,

@@ -20,7 +20,7 @@ use crate::quantize::codes::Codes;
 use crate::quantize::landmarks::Landmark;
 use crate::quantize::own::OwnCode;
 use crate::quantize::prepare::Space;
-use crate::{Error, RowIds, VectorSource};
+use crate::{Error, IdKind, VectorSource};
 
 /// Rows that have edges and places.
 pub(super) struct Connected {
@@ -81,7 +81,7 @@ pub(super) fn write(
             space.dim,
             columns.map_or(0, ColumnRows::words),
             job.options.seed,
-            job.options.row_ids,
+            job.options.id_kind,
         )
     };
     let landmark_count = rows.landmarks.iter().map(Vec::len).sum();
@@ -115,7 +115,7 @@ pub(super) fn write(
         page = write_vectors(job, source, survey, (&shape, &layout), (&node_of, first..page), sink)?;
     }
     meta.page_count = page;
-    if meta.row_ids != RowIds::HostOwned {
+    if meta.id_kind != IdKind::HostOwned {
         meta.page_count =
             write_map(&mut meta, survey.row_ids.iter().copied().zip(node_of.iter().copied()), page, sink)?;
     }

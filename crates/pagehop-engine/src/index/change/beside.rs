@@ -31,7 +31,7 @@ use crate::index::state::{ShadowState, State};
 use crate::page::kind;
 use crate::page::meta::{GraphNumbers, Making, Meta};
 use crate::page::{PageId, PageSink, Pages, PagesMut, Scratch};
-use crate::row_ids::{self, RowIds};
+use crate::row_ids::{self, IdKind};
 use crate::{BuildOptions, Error, OnProgress, Progress, VectorSource};
 
 /// Pages that are written in one turn.
@@ -108,9 +108,9 @@ impl<P: Pages> Index<P> {
         host: &mut H,
         progress: OnProgress<'_>,
     ) -> Result<bool, Error> {
-        let Meta { metric, seed, row_ids, vectors, .. } = self.newest().renew(&mut self.pages().reader())?.meta;
-        row_ids::check_kind(row_ids, RowIds::HostOwned)?;
-        let options = BuildOptions { metric, memory_bytes, threads: 1, seed, row_ids, vectors, calibrate: false };
+        let Meta { metric, seed, id_kind, vectors, .. } = self.newest().renew(&mut self.pages().reader())?.meta;
+        row_ids::check_kind(id_kind, IdKind::HostOwned)?;
+        let options = BuildOptions { metric, memory_bytes, threads: 1, seed, id_kind, vectors, calibrate: false };
         let mut sink = ShadowSink { host, shadow: None, waiting: Vec::new(), is_late: false };
         let trained = build::build_from(source, &options, None, &mut sink, progress).and_then(|built| {
             let shadow = sink.finish(built)?;

@@ -25,7 +25,7 @@ use crate::page::meta::Making;
 use crate::page::node::{FLAGS_LIVE, NodeHeader, NodeMut, NodeRef};
 use crate::page::{PageId, Pages, PagesMut, Reader};
 use crate::quantize::prepare;
-use crate::row_ids::{self, NODE_ROWS_MAX, RowIds};
+use crate::row_ids::{self, IdKind, NODE_ROWS_MAX};
 use crate::{AddReport, Error, OnProgress, RemoveReport, SearchOptions, Stats};
 
 /// Candidates of the search for the node of a known row.
@@ -131,7 +131,7 @@ impl<W: PagesMut> Change<'_, W> {
         is_known: bool,
         progress: OnProgress<'_>,
     ) -> Result<(), Error> {
-        self.expect(RowIds::HostOwned)?;
+        self.expect(IdKind::HostOwned)?;
         row_ids::check_hosted(row_id)?;
         let meta = self.graph.meta();
         if vector.len() != meta.dim {
@@ -298,7 +298,7 @@ impl<W: PagesMut> Change<'_, W> {
         pages: Range<u32>,
         is_dead: &mut dyn FnMut(u64) -> bool,
     ) -> Result<RemoveReport, Error> {
-        self.expect(RowIds::HostOwned)?;
+        self.expect(IdKind::HostOwned)?;
         let mut report = RemoveReport::default();
         let steps = self.graph.steps_mut();
         let all = steps.meta().graph_pages(steps.page_count());

@@ -16,7 +16,7 @@ const SNAPSHOT: u64 = u64::MAX;
 
 /// Refuses ids of another kind than those of the index.
 pub(super) fn check_kind<I: RowId>(meta: &Meta) -> Result<(), Error> {
-    row_ids::check_kind(meta.row_ids, I::ROW_IDS)
+    row_ids::check_kind(meta.id_kind, I::KIND)
 }
 
 /// The number and the node of a row.

@@ -62,7 +62,7 @@ use crate::page::kept_vectors::rounded;
 use crate::page::meta::Making;
 use crate::page::{PageId, Pages, PagesMut, SharedPages};
 use crate::quantize::prepare;
-use crate::{AddReport, DeleteReport, Error, OnProgress, RowId, RowIds, row_ids};
+use crate::{AddReport, DeleteReport, Error, IdKind, OnProgress, RowId, row_ids};
 use add::NewRows;
 use graph::Graph;
 use pending::PendingRows;
@@ -198,8 +198,8 @@ impl<'w, W: PagesMut> Change<'w, W> {
             let what = format!("{} ids and {} numbers are not rows of {dim} dimensions", ids.len(), vectors.len());
             return Err(Error::argument(what));
         }
-        let row_ids = self.graph.meta().row_ids;
-        let vectors = &*rounded(self.graph.meta().vectors, (row_ids, ids), vectors, 0)?;
+        let id_kind = self.graph.meta().id_kind;
+        let vectors = &*rounded(self.graph.meta().vectors, (id_kind, ids), vectors, 0)?;
         self.validate(ids, vectors)?;
         let mut values = self.arranged(columns, ids.len())?;
         let records = records::of_rows(self.graph.meta(), given, &values, payloads)?;
@@ -276,8 +276,8 @@ impl<'w, W: PagesMut> Change<'w, W> {
         })
     }
 
-    fn expect(&self, row_ids: RowIds) -> Result<(), Error> {
-        row_ids::check_kind(self.graph.meta().row_ids, row_ids)
+    fn expect(&self, id_kind: IdKind) -> Result<(), Error> {
+        row_ids::check_kind(self.graph.meta().id_kind, id_kind)
     }
 
     fn validate(&self, ids: &[u64], vectors: &[f32]) -> Result<(), Error> {
@@ -285,7 +285,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
         for (i, (id, row)) in ids.iter().zip(vectors.chunks_exact(meta.dim)).enumerate() {
             prepare::validate(meta.metric, row).map_err(|e| match e {
                 Error::Argument { what } => {
-                    Error::argument(format!("{}: {what}", row_ids::named(meta.row_ids, i, *id)))
+                    Error::argument(format!("{}: {what}", row_ids::named(meta.id_kind, i, *id)))
                 }
                 other => other,
             })?;

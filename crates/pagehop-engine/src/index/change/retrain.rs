@@ -5,7 +5,7 @@ use super::{Change, training};
 use crate::columns::{ColumnRows, Value};
 use crate::index::open::Index;
 use crate::page::{Pages, PagesMut};
-use crate::row_ids::{self, RowIds};
+use crate::row_ids::{self, IdKind};
 use crate::{AddReport, Error, OnProgress};
 
 impl<P: Pages> Index<P> {
@@ -71,7 +71,7 @@ impl<W: PagesMut> Change<'_, W> {
             let what = format!("{rows} row ids and {numbers} numbers are not rows of {dim} dimensions");
             return Err(Error::argument(what));
         }
-        self.expect(RowIds::HostOwned)?;
+        self.expect(IdKind::HostOwned)?;
         let mut columns = ColumnRows::new(self.graph.columns().columns.clone())?;
         let count = columns.columns().len();
         if row_ids.len() * count != values.len() {

@@ -11,7 +11,7 @@ use crate::page::kind::{PageKind, expect_kind};
 use crate::page::meta::Meta;
 use crate::page::node::{FLAGS_LIVE, NodeMut, NodeRef};
 use crate::page::{PageId, PagesMut, Reader, dead_list, id_map};
-use crate::row_ids::{NODE_ROWS_MAX, RowIds};
+use crate::row_ids::{IdKind, NODE_ROWS_MAX};
 
 /// The node of a row, by the map.
 pub(super) fn find_row<W: PagesMut>(steps: &Steps<'_, W>, row_id: u64) -> Result<Option<NodeId>, Error> {
@@ -77,8 +77,8 @@ fn leaf_of<W: PagesMut>(steps: &mut Steps<'_, W>, row_id: u64, with_room: bool) 
 
 /// The node of any row; `None` if there are no rows.
 pub(super) fn any_row<W: PagesMut>(steps: &Steps<'_, W>) -> Result<Option<NodeId>, Error> {
-    match steps.meta().row_ids {
-        RowIds::HostOwned => any_host_row(steps),
+    match steps.meta().id_kind {
+        IdKind::HostOwned => any_host_row(steps),
         _ => {
             let root = PageId(steps.meta().change.id_root);
             id_map::any(&mut steps.reader(), steps.page_count(), root)

@@ -13,7 +13,7 @@ use crate::page::layout::NodeLayout;
 use crate::page::meta::Meta;
 use crate::page::node::{FLAGS_DEAD, FLAGS_LIVE, Link, NodeHeader, NodeMut, NodeRef, with_node};
 use crate::page::{self, ChangeStep, PageId, PagesMut, STEP_PAGES};
-use crate::{Error, RowIds};
+use crate::{Error, IdKind};
 
 /// What a decision about the edges of a node was made on.
 #[derive(Clone, Debug, Default)]
@@ -126,7 +126,7 @@ impl<'w, W: PagesMut> Steps<'w, W> {
 
     /// Whether the host decides which rows are visible.
     pub(super) fn is_hosted(&self) -> bool {
-        self.meta.row_ids == RowIds::HostOwned
+        self.meta.id_kind == IdKind::HostOwned
     }
 
     pub(super) fn reader(&self) -> GraphReader<W::Reader<'_>> {
@@ -265,7 +265,7 @@ impl<'w, W: PagesMut> Steps<'w, W> {
             meta.page_count = meta.page_count.max(page_count);
             change(&mut meta, others)?;
             // Readers compare this number to learn whether the meta page that they know is current.
-            meta.change.commit += u64::from(meta.row_ids == RowIds::HostOwned);
+            meta.change.commit += u64::from(meta.id_kind == IdKind::HostOwned);
             meta.write(meta_body);
             newest = Some(meta);
             Ok(())

@@ -22,7 +22,7 @@ use crate::page::kind;
 use crate::page::meta::{ChangeState, GraphNumbers, Making, Meta};
 use crate::page::node::with_node;
 use crate::page::{PageId, PageSink, PagesMut, Reader, id_map};
-use crate::row_ids::RowIds;
+use crate::row_ids::IdKind;
 use crate::{AddReport, BuildOptions, EachChunk, Error, OnProgress, VectorSource};
 
 /// An insertion trains an index whose rows the host owns up to this many rows, and this many
@@ -149,11 +149,11 @@ pub(super) fn rebuild<W: PagesMut>(
     report.added = last.len() as u64 - replaced;
     let steps = graph.steps_mut();
     let is_hosted = steps.is_hosted();
-    let Meta { metric, seed, row_ids, vectors: kept, .. } = *steps.meta();
+    let Meta { metric, seed, id_kind, vectors: kept, .. } = *steps.meta();
     // A host that owns the rows may be a process with one thread.
     let threads = usize::from(is_hosted);
     let options =
-        BuildOptions { metric, memory_bytes: u64::MAX, threads, seed, row_ids, vectors: kept, calibrate: false };
+        BuildOptions { metric, memory_bytes: u64::MAX, threads, seed, id_kind, vectors: kept, calibrate: false };
     let number = if is_hosted { begin_graph(steps, None)? } else { 0 };
     let (first, pages) = (PageId(steps.page_count()), steps.host_mut());
     let sink = &mut NewPages { pages, number };
@@ -269,7 +269,7 @@ pub(super) fn replace(meta: &mut Meta, built: &Meta) -> ChangeState {
     audit.iter_mut().for_each(|known| known.changes = known.changes.wrapping_sub(counted));
     let (keeps_payloads, has_tags) = (meta.keeps_payloads, meta.has_tags);
     *meta = Meta { calibration, audit, page_count, keeps_payloads, has_tags, ..built.clone() };
-    if meta.row_ids != RowIds::HostOwned {
+    if meta.id_kind != IdKind::HostOwned {
         // `finish` counts the new rows.
         meta.rows = rows;
     }

@@ -14,7 +14,7 @@ use crate::page::node::{
 use crate::page::{PageId, Reader};
 use crate::quantize::edge::{self, EdgeFactors};
 use crate::quantize::own;
-use crate::row_ids::{NODE_ROWS_MAX, RowIds};
+use crate::row_ids::{IdKind, NODE_ROWS_MAX};
 use crate::{CheckReport, Error};
 
 /// Largest relative difference between two ways to add up the same numbers.
@@ -127,7 +127,7 @@ impl<'a> Check<'a> {
         if usize::from(header.centroid) >= self.model.centroids.len() {
             return Err(bad(format!("centroid {} of {}", header.centroid, self.model.centroids.len())));
         }
-        let mapped = self.meta.row_ids != RowIds::HostOwned;
+        let mapped = self.meta.id_kind != IdKind::HostOwned;
         let is_dead = if mapped { header.deleted > 0 } else { header.host_rows() == [0; NODE_ROWS_MAX] };
         if is_dead == (header.flags == FLAGS_LIVE) {
             return Err(bad(format!("flags {:#x} and rows or commits {:?}", header.flags, header.host_rows())));

@@ -13,7 +13,7 @@ use crate::page::layout::FreeLink;
 use crate::page::node::{FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, FLAGS_UNLINKED, NodeRef};
 use crate::page::payload::{self, PayloadPlace};
 use crate::page::{PageId, Reader};
-use crate::{Error, RowIds};
+use crate::{Error, IdKind};
 
 /// What was found of payloads.
 #[derive(Default)]
@@ -51,7 +51,7 @@ pub(crate) fn check<R: Reader>(state: &State, reader: &mut R) -> Result<(), Erro
             if state.meta.has_tags {
                 tags::check(state, reader, page, RowValues(&values))?;
             }
-            if state.meta.row_ids == RowIds::Text {
+            if state.meta.id_kind == IdKind::Text {
                 texts.take(&state.meta, reader, (page, row_id, is_live), place)?;
             }
         }

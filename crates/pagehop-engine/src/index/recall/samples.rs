@@ -71,7 +71,7 @@ pub(crate) fn choose<R: Reader>(
         if meta.has_nodes(&body) {
             let node = NodeRef::new(layout, &body, slot);
             let header = node.header();
-            if header.flags == FLAGS_LIVE && header.rows(meta.row_ids, state.snapshot).next().is_some() {
+            if header.flags == FLAGS_LIVE && header.rows(meta.id_kind, state.snapshot).next().is_some() {
                 node.decode(&header, &mut point);
                 let query = state.model.space.restore(&mut point).to_vec();
                 samples.push(Sample {

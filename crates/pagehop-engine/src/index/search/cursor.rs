@@ -47,7 +47,7 @@ use crate::index::state::Newest;
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::{PageId, Pages, Reader};
 use crate::quantize::prepare::ToDistance;
-use crate::{Effort, Error, RowIds, SearchOptions, SearchPlan, Stats, row_ids};
+use crate::{Effort, Error, IdKind, SearchOptions, SearchPlan, Stats, row_ids};
 
 /// Largest k of the first phase. Every increase of k costs a pass over all rejected candidates.
 const WIDENED_ROWS: usize = 40;
@@ -485,7 +485,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
     ///
     /// [`Error::Argument`] if ids are no texts; [`Error::Corrupt`]; any error of the host.
     pub fn text_id(&mut self, found: &Found) -> Result<String, Error> {
-        row_ids::check_kind(self.parts.state.meta.row_ids, RowIds::Text)?;
+        row_ids::check_kind(self.parts.state.meta.id_kind, IdKind::Text)?;
         // The reader of this cursor keeps the row from vacuum.
         let of_row = (found.row_id, found.node);
         let text = text_of(&self.parts.state.meta, &mut self.parts.reader, of_row, self.parts.state.snapshot)?;

@@ -33,7 +33,7 @@ use crate::options::SEARCH_LIST_MAX;
 use crate::page::node::{NodeRef, with_node};
 use crate::page::{PageId, Pages, Reader};
 use crate::row_ids::{RowId, check_kind};
-use crate::{Error, RowIds, SearchOptions, SearchResult, Stats};
+use crate::{Error, IdKind, SearchOptions, SearchResult, Stats};
 
 /// Candidates that are kept of those in postings, at least and for each row that is wanted.
 pub(crate) const SHORTLIST_MIN: usize = 256;
@@ -217,7 +217,7 @@ impl<P: Pages> Searcher<'_, P> {
             let found = search.run(query, options, runs.is_some());
             self.reader.release();
             // Where the host owns the rows, the scan of a tree looks for splits itself.
-            let is_settled = state.meta.row_ids == RowIds::HostOwned
+            let is_settled = state.meta.id_kind == IdKind::HostOwned
                 || self.pages.page_count() == page_count
                     && state.meta.page_count == page_count
                     && (ids == 0 || self.pages.is_newest(state.snapshot));
@@ -237,16 +237,16 @@ impl<P: Pages> Searcher<'_, P> {
 
 /// The filter with the numbers that its ids have in the newest commit.
 fn numbered<P: Pages>(filter: &Filter, pages: &P, newest: &Newest) -> Result<Filter, Error> {
-    let row_ids = newest.known().meta.row_ids;
+    let id_kind = newest.known().meta.id_kind;
     filter.with_numbers(&mut |given| {
         let texts = match given {
-            GivenIds::Int(_) if row_ids == RowIds::HostOwned => {
+            GivenIds::Int(_) if id_kind == IdKind::HostOwned => {
                 return Err(Error::argument("the host of this index owns its row ids: filter by them there"));
             }
-            GivenIds::Int(ids) => return check_kind(row_ids, RowIds::Mapped).map(|()| ids.to_vec()),
+            GivenIds::Int(ids) => return check_kind(id_kind, IdKind::Mapped).map(|()| ids.to_vec()),
             GivenIds::Text(texts) => texts,
         };
-        check_kind(row_ids, RowIds::Text)?;
+        check_kind(id_kind, IdKind::Text)?;
         let mut numbers = Vec::with_capacity(texts.len());
         for part in texts.chunks(AHEAD) {
             numbers.extend(settled(pages, newest, |state, reader| {

@@ -6,7 +6,7 @@ use crate::ids::NodeId;
 /// One row that a cursor found.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
-    /// The user's id of the row; under [`RowIds::Text`](crate::RowIds::Text) its number, and
+    /// The user's id of the row; under [`IdKind::Text`](crate::IdKind::Text) its number, and
     /// [`Cursor::text_id`](crate::Cursor::text_id) reads the id.
     pub row_id: u64,
     /// Distance under the index's metric, as in [`Hit`](crate::Hit).

@@ -14,7 +14,7 @@ use crate::page::leaf_ranges::{LeafRange, LeafRanges, have_shape};
 use crate::page::postings::{PostingKey, PostingLeaf};
 use crate::page::{PageId, Reader, id_map};
 use crate::quantize::estimate::DEGREE_MAX;
-use crate::{Error, RowIds, Stats};
+use crate::{Error, IdKind, Stats};
 
 /// How often leaves are read again because a page was split in between.
 const TRIES_MAX: usize = 1000;
@@ -74,7 +74,7 @@ impl<R: Reader> Gather<'_, R> {
         extent: GatherExtent,
         list: &mut Shortlist,
     ) -> Result<Gathered, Error> {
-        let is_hosted = self.state.meta.row_ids == RowIds::HostOwned;
+        let is_hosted = self.state.meta.id_kind == IdKind::HostOwned;
         for _ in 0..TRIES_MAX {
             list.reset(keep, if extent.width.is_finite() { extent.k } else { 0 });
             // Other backends split pages of a host that owns the rows.

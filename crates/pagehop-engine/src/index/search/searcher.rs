@@ -8,7 +8,7 @@ use crate::index::search::plan::plan;
 use crate::index::search::running::Running;
 use crate::index::state::{Newest, State};
 use crate::page::{Pages, Reader};
-use crate::{Effort, Error, RowIds, SearchOptions, SearchPlan, SearchResult};
+use crate::{Effort, Error, IdKind, SearchOptions, SearchPlan, SearchResult};
 
 thread_local! {
     /// The buffers of this thread's last searcher, so that a face that makes a searcher for each
@@ -85,7 +85,7 @@ impl<'i, P: Pages> Searcher<'i, P> {
 
     /// Takes the newest state of the index.
     pub(super) fn renew(&mut self) -> Result<(), Error> {
-        if self.state.meta.row_ids == RowIds::HostOwned || self.reader.snapshot(true) != self.state.snapshot {
+        if self.state.meta.id_kind == IdKind::HostOwned || self.reader.snapshot(true) != self.state.snapshot {
             self.state = self.newest.renew(&mut self.reader)?;
         }
         Ok(())
