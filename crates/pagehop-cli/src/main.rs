@@ -25,7 +25,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     add, backup, build, calibrate, check, checkpoint, compact, completions, create, delete, get, ids, info, recall,
-    retrain, search, update, vacuum,
+    retrain, search, update_columns, vacuum,
 };
 
 /// Find the nearest vectors in an index file that may be far larger than memory.
@@ -43,7 +43,7 @@ enum Command {
     Build(build::Args),
     Create(create::Args),
     Add(add::Args),
-    Update(update::Args),
+    UpdateColumns(update_columns::Args),
     Delete(delete::Args),
     Vacuum(vacuum::Args),
     Compact(compact::Args),
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
         Command::Build(args) => build::run(&args),
         Command::Create(args) => create::run(&args),
         Command::Add(args) => add::run(&args),
-        Command::Update(args) => update::run(&args),
+        Command::UpdateColumns(args) => update_columns::run(&args),
         Command::Delete(args) => delete::run(&args),
         Command::Vacuum(args) => vacuum::run(&args),
         Command::Compact(args) => compact::run(&args),

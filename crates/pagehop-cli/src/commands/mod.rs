@@ -16,5 +16,5 @@ pub(crate) mod info;
 pub(crate) mod recall;
 pub(crate) mod retrain;
 pub(crate) mod search;
-pub(crate) mod update;
+pub(crate) mod update_columns;
 pub(crate) mod vacuum;

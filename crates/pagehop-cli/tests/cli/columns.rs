@@ -89,7 +89,7 @@ fn values_are_added_and_updated() {
     folder.write("ids.txt", "7\n8\n9\n");
     folder.write("price.csv", "price\n10\n\"\"\n30.5\n");
     let report = |line: &str| -> Value { json_lines(&folder.run(line).ok()).remove(0) };
-    let updated = report("update i ids.txt price.csv --batch 2 --json --quiet");
+    let updated = report("update-columns i ids.txt price.csv --batch 2 --json --quiet");
     assert_eq!((&updated["changed"], &updated["unchanged"]), (&json!(2), &json!(1)));
     expect(&folder, "i", &items, "price >= 10", |row| row == 7 || row == 9);
     folder.run("vacuum i --quiet").ok();
@@ -123,13 +123,13 @@ fn searches_find_rows_that_have_tags() {
     expect(&folder, "i", &items, "labels is null", |row| tags(row).is_none());
     folder.write("ids.txt", "7\n8\n");
     folder.write("labels.csv", "labels\n\"[\"\"a\"\", \"\"b\"\", \"\"a\"\"]\"\n[]\n");
-    folder.run("update i ids.txt labels.csv --quiet").ok();
+    folder.run("update-columns i ids.txt labels.csv --quiet").ok();
     expect(&folder, "i", &items, "labels contains all ('b', 'a')", |row| row == 7);
     folder.run("check i").ok();
 
     let refused = |text: &str| {
         folder.write("bad.csv", format!("labels:tags\n{text}\n"));
-        folder.run("update i ids.txt bad.csv --quiet").error(2)
+        folder.run("update-columns i ids.txt bad.csv --quiet").error(2)
     };
     assert!(
         refused("new").contains("bad.csv, line 2, column \"labels\": new is no list of tags, such as [\"new\"")
@@ -190,9 +190,9 @@ fn bad_columns_and_filters_are_refused() {
     assert!(search("day = 'today'").contains("'today' is no value of kind timestamp"));
     folder.write("ids.txt", "7\n");
     folder.write("weight.csv", "weight\n10\n");
-    assert!(folder.run("update i ids.txt weight.csv").error(2).contains("no column \"weight\""));
+    assert!(folder.run("update-columns i ids.txt weight.csv").error(2).contains("no column \"weight\""));
     folder.write("ids.txt", "77777\n");
     folder.write("price.csv", "price\n10\n");
-    assert!(folder.run("update i ids.txt price.csv").error(2).contains("77777"));
+    assert!(folder.run("update-columns i ids.txt price.csv").error(2).contains("77777"));
     assert!(folder.run("create j --dim 3 --column topic").error(2).contains("NAME:KIND"));
 }

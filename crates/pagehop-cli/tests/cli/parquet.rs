@@ -104,7 +104,7 @@ fn a_parquet_file_gives_the_same_index_as_the_csv_file_of_its_rows() {
         folder.write("two.csv", csv(2..4));
         folder.write("two.parquet", table(2..4, Compression::GZIP(Default::default())));
         folder.run(&format!("add {index} more.fbin --ids more.txt --columns more.{end} --threads 1 --quiet")).ok();
-        folder.run(&format!("update {index} ids.txt two.{end} --quiet")).ok();
+        folder.run(&format!("update-columns {index} ids.txt two.{end} --quiet")).ok();
         folder.run(&format!("checkpoint {index} --quiet")).ok();
         folder.run(&format!("check {index}")).ok();
     }

@@ -75,7 +75,7 @@ fn changes_name_rows_by_their_texts() {
     assert_eq!([&report["added"], &report["replaced"], &report["unchanged"]], [&20, &30, &0]);
     folder.write("one.txt", lines(3..4));
     folder.write("values.csv", "n:int\n-5\n");
-    folder.run("update items.pagehop one.txt values.csv --quiet").ok();
+    folder.run("update-columns items.pagehop one.txt values.csv --quiet").ok();
     folder.fbin("query.fbin", &items[200..201]);
     let found = json_lines(&folder.run("search items.pagehop query.fbin -k 5 --where n=-5 --json").ok());
     assert_eq!(found[0]["ids"], serde_json::json!([id(3)]));
