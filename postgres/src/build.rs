@@ -173,9 +173,9 @@ unsafe fn build_graph(
 ) -> Result<(), Error> {
     let options = BuildOptions {
         metric: budget.metric,
+        id_kind: IdKind::HostOwned,
         memory_bytes: budget.of_engine(sample.len()),
         threads: budget.threads,
-        id_kind: IdKind::HostOwned,
         ..BuildOptions::default()
     };
     let in_memory = build_memory_bytes(sample.len(), budget.dim, budget.threads);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use pagehop_engine::{BuildOptions, CreateOptions, Error, IdKind, Keep};
+use pagehop_engine::{BuildOptions, CreateOptions, Error, IdKind};
 use pyo3::prelude::*;
 
 use crate::columns::{self, PyColumn, PyPayloads};
@@ -38,7 +38,7 @@ pub(crate) fn build(
     let metric = metric.parse().map_err(|error| errors::to_python(py, &error))?;
     let vectors = vectors.parse().map_err(|error| errors::to_python(py, &error))?;
     let id_kind = if texts.is_some() { IdKind::Text } else { IdKind::Mapped };
-    let options = BuildOptions { metric, vectors, memory_bytes, threads, seed, id_kind, calibrate };
+    let options = BuildOptions { metric, id_kind, vectors, memory_bytes, threads, seed, calibrate };
     let columns = columns::given(py, columns, payload)?;
     let rows = source.getattr(py, "rows")?.extract(py)?;
     let mut source = PySource::new(source, (rows, dim), texts, columns);
@@ -75,8 +75,7 @@ pub(crate) fn create(
     let columns = columns::of_kinds(py, columns)?;
     let metric = metric.parse().map_err(|error| errors::to_python(py, &error))?;
     let vectors = vectors.parse().map_err(|error| errors::to_python(py, &error))?;
-    let keep = Keep { vectors, payloads: payload };
-    let options = CreateOptions { metric, id_kind: ids::kind(py, id_kind)?, keep, columns, seed };
+    let options = CreateOptions { metric, id_kind: ids::kind(py, id_kind)?, vectors, columns, payload, seed };
     let created = py.detach(|| pagehop_store::create(&path, dim, &options, overwrite));
     created.map_err(|error| errors::to_python(py, &error))
 }

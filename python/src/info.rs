@@ -16,7 +16,7 @@ pub(crate) fn info<'py>(py: Python<'py>, index: &FileIndex, log_bytes: u64) -> P
     words.set_item("dim", info.dim)?;
     words.set_item("vectors", info.vectors.name())?;
     words.set_item("id_kind", info.id_kind.name())?;
-    words.set_item("payload", info.payloads)?;
+    words.set_item("payload", info.payload)?;
     let columns = PyDict::new(py);
     info.columns.iter().try_for_each(|column| columns.set_item(&column.name, column.kind.name()))?;
     words.set_item("columns", columns)?;

@@ -50,4 +50,4 @@ pub use reports::{
 };
 pub use row_ids::{HOST_ROW_ID_END, IdKey, IdKind, NODE_ROWS_MAX, RowId, TEXT_ID_BYTES_MAX};
 pub use source::{EachChunk, VectorSource};
-pub use vectors::{Keep, Vectors};
+pub use vectors::Vectors;

@@ -1,6 +1,6 @@
 //! The options of a build and of a search, with their defaults and limits.
 
-use crate::{Column, Error, IdKind, Keep, Measured, Metric, Vectors};
+use crate::{Column, Error, IdKind, Measured, Metric, Vectors};
 
 /// Largest `k` and `search_list`.
 pub const SEARCH_LIST_MAX: usize = 100_000;
@@ -14,6 +14,8 @@ pub const THREADS_MAX: usize = 4096;
 pub struct BuildOptions {
     /// The distance function of the index; it never changes.
     pub metric: Metric,
+    /// The meaning of row ids; it never changes.
+    pub id_kind: IdKind,
     /// Whether the index keeps the vectors themselves; it never changes. Not under
     /// [`IdKind::HostOwned`], where the host has them.
     pub vectors: Vectors,
@@ -25,8 +27,6 @@ pub struct BuildOptions {
     pub threads: usize,
     /// Seed of all random choices. The same vectors, options and seed give the same page bodies.
     pub seed: u64,
-    /// The meaning of row ids; it never changes.
-    pub id_kind: IdKind,
     /// Whether the host shall calibrate the index at the end of the build, by
     /// [`Index::calibrate`](crate::Index::calibrate).
     pub calibrate: bool,
@@ -36,11 +36,11 @@ impl Default for BuildOptions {
     fn default() -> Self {
         Self {
             metric: Metric::L2,
+            id_kind: IdKind::Mapped,
             vectors: Vectors::Codes,
             memory_bytes: 2 << 30,
             threads: 0,
             seed: 1,
-            id_kind: IdKind::Mapped,
             calibrate: true,
         }
     }
@@ -53,17 +53,27 @@ pub struct CreateOptions {
     pub metric: Metric,
     /// The meaning of row ids.
     pub id_kind: IdKind,
-    /// What is kept of rows. Nothing under [`IdKind::HostOwned`], where the host has it.
-    pub keep: Keep,
+    /// What is kept of vectors: codes only under [`IdKind::HostOwned`], where the host has them.
+    pub vectors: Vectors,
     /// Columns to filter by, at most [`COLUMNS_MAX`](crate::COLUMNS_MAX).
     pub columns: Vec<Column>,
+    /// Whether rows may have payloads: bytes that come back with them. Not under
+    /// [`IdKind::HostOwned`].
+    pub payload: bool,
     /// Seed of all random choices.
     pub seed: u64,
 }
 
 impl Default for CreateOptions {
     fn default() -> Self {
-        Self { metric: Metric::L2, id_kind: IdKind::Mapped, keep: Keep::default(), columns: Vec::new(), seed: 1 }
+        Self {
+            metric: Metric::L2,
+            id_kind: IdKind::Mapped,
+            vectors: Vectors::Codes,
+            columns: Vec::new(),
+            payload: false,
+            seed: 1,
+        }
     }
 }
 

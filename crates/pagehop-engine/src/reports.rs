@@ -67,7 +67,7 @@ pub struct Info {
     /// The kind of row ids.
     pub id_kind: IdKind,
     /// Whether rows may have payloads.
-    pub payloads: bool,
+    pub payload: bool,
     /// The columns whose values searches can filter by.
     pub columns: Vec<Column>,
     /// Rows in the index.

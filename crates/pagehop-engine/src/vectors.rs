@@ -1,4 +1,4 @@
-//! What an index keeps of rows beside their codes: vectors, payloads.
+//! What an index keeps of vectors beside their codes.
 
 use crate::Error;
 
@@ -13,21 +13,6 @@ pub enum Vectors {
     Float16,
     /// The code, and the vector as it was given.
     Float32,
-}
-
-/// What an index keeps of rows. Chosen when the index is made; it never changes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Keep {
-    /// What is kept of vectors.
-    pub vectors: Vectors,
-    /// Whether rows may have payloads: bytes that come back with them.
-    pub payloads: bool,
-}
-
-impl From<Vectors> for Keep {
-    fn from(vectors: Vectors) -> Self {
-        Self { vectors, payloads: false }
-    }
 }
 
 impl Vectors {

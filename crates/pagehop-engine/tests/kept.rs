@@ -139,8 +139,7 @@ fn changes_keep_vectors_in_step() {
     let dim = 48;
     for (metric, vectors) in METRICS.into_iter().flat_map(|metric| KEPT.map(|vectors| (metric, vectors))) {
         let mut pages = MemPages::new();
-        create(dim, &CreateOptions { metric, keep: vectors.into(), ..CreateOptions::default() }, &mut pages)
-            .unwrap();
+        create(dim, &CreateOptions { metric, vectors, ..CreateOptions::default() }, &mut pages).unwrap();
         let mut rows: BTreeMap<u64, Vec<f32>> = BTreeMap::new();
         let mut noise = Noise(3);
         for round in 0..14u64 {
@@ -154,7 +153,7 @@ fn changes_keep_vectors_in_step() {
                 let gone: Vec<u64> = rows.keys().copied().filter(|_| noise.next().is_multiple_of(3)).collect();
                 let mut taken = Vec::new();
                 commit(&mut pages, |change| {
-                    taken = change.take(&gone)?;
+                    taken = change.pop(&gone)?;
                     Ok(())
                 });
                 assert!(gone.iter().flat_map(|id| &rows[id]).eq(&taken), "the vectors are those that were given");
@@ -199,7 +198,7 @@ fn other_values_of_columns_leave_vectors_as_they_are_and_filters_rank_by_them() 
     let mut pages = MemPages::new();
     create(
         dim,
-        &CreateOptions { keep: Vectors::Float32.into(), columns: columns.to_vec(), ..CreateOptions::default() },
+        &CreateOptions { vectors: Vectors::Float32, columns: columns.to_vec(), ..CreateOptions::default() },
         &mut pages,
     )
     .unwrap();

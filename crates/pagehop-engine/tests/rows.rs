@@ -86,13 +86,13 @@ fn unknown_ids_are_named_and_what_is_taken_is_gone() {
 
     let known = Index::open(pages.clone()).unwrap();
     let mut writer = pages.writer();
-    let error = known.change(&mut writer).unwrap().take(&[ids[0], 7]).unwrap_err();
+    let error = known.change(&mut writer).unwrap().pop(&[ids[0], 7]).unwrap_err();
     assert!(error.to_string().contains("7 is not in the index"), "{error}");
     drop(writer);
 
     let mut twice = ids.clone();
     twice.push(ids[0]);
-    let taken = change(&mut pages, |change| change.take(&twice).unwrap());
+    let taken = change(&mut pages, |change| change.pop(&twice).unwrap());
     assert_eq!(taken[..20 * DIM], before);
     assert_eq!(taken[20 * DIM..], before[..DIM]);
     let index = Index::open(&pages).unwrap();

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use pagehop_engine::{
     Change, Column, ColumnKind, ColumnRows, Comparison, CreateOptions, EachChunk, Error, Filter, IdKind, Index,
-    Keep, Metric, PageSink, SearchOptions, Stats, TAGS_MAX, Value, VectorSource, Vectors, build, create,
+    Metric, PageSink, SearchOptions, Stats, TAGS_MAX, Value, VectorSource, build, create,
 };
 use pagehop_sim::{MemPages, MemWriter};
 use support::{Noise, distance, embeddings, no_progress, options};
@@ -294,13 +294,9 @@ fn keeps_tags(kind: Kind) {
     let mut noise = Noise(21);
     let mut rows = rows(600, 8);
     let mut pages = MemPages::new();
-    let keep = Keep { vectors: Vectors::Codes, payloads: kind.payloads };
-    create(
-        DIM,
-        &CreateOptions { id_kind: kind.id_kind, keep, columns: columns(), ..CreateOptions::default() },
-        &mut pages,
-    )
-    .unwrap();
+    let Kind { id_kind, payloads: payload } = kind;
+    let options = CreateOptions { id_kind, columns: columns(), payload, ..CreateOptions::default() };
+    create(DIM, &options, &mut pages).unwrap();
     Index::open(&pages).unwrap().check(&mut no_progress()).unwrap();
     compare_with_oracle(&pages, &BTreeMap::new());
     for part in 0..4 {

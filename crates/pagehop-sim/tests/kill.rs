@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pagehop_engine::{CreateOptions, Filter, IdKind, Index, Keep, Metric, SearchOptions, Vectors, create};
+use pagehop_engine::{CreateOptions, Filter, IdKind, Index, Metric, SearchOptions, create};
 use pagehop_sim::Rng;
 use pagehop_sim::document::{grouped, put};
 use pagehop_sim::workload::columns::{Given, columns, filter, payload, values};
@@ -263,9 +263,8 @@ fn survive(id_kind: IdKind, kills: u64) -> (u64, u64) {
     std::fs::create_dir_all(&folder.0).unwrap();
     let path = folder.0.join("rows.pagehop");
     let mut sink = NewIndexFile::create(&path, false).unwrap();
-    let keep = Keep { vectors: Vectors::Codes, payloads: true };
-    create(DIM, &CreateOptions { id_kind, keep, columns: columns(COLUMNS), ..CreateOptions::default() }, &mut sink)
-        .unwrap();
+    let made = CreateOptions { id_kind, columns: columns(COLUMNS), payload: true, ..CreateOptions::default() };
+    create(DIM, &made, &mut sink).unwrap();
     sink.finish().unwrap();
     // The newest batch that is known to be there, and the newest that may appear when the next
     // writer recovers: the batch in progress.

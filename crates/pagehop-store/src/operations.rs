@@ -136,14 +136,14 @@ pub fn delete<I: RowId>(
 }
 
 /// Deletes rows and returns their vectors, in the order of `ids`; see
-/// [`take`](pagehop_engine::Change::take). Then as [`delete`].
+/// [`pop`](pagehop_engine::Change::pop). Then as [`delete`].
 ///
 /// # Errors
 ///
-/// Those of [`IndexFile::begin`], of [`take`](pagehop_engine::Change::take) and of
+/// Those of [`IndexFile::begin`], of [`pop`](pagehop_engine::Change::pop) and of
 /// [`commit`](crate::Transaction::commit). Nothing has changed then.
 pub fn pop<I: RowId>(index: &Index<IndexFile>, ids: &[I], progress: OnProgress<'_>) -> Result<Vec<f32>, Error> {
-    let vectors = within(index, |change| change.take(ids))?;
+    let vectors = within(index, |change| change.pop(ids))?;
     vacuum::after(index, ids.len() as u64, progress);
     Ok(vectors)
 }

@@ -41,7 +41,7 @@ fn changed(path: &Path, vectors: Vectors, metric: Metric) -> Rows {
     pagehop_store::create(
         path,
         DIM,
-        &CreateOptions { metric, keep: vectors.into(), columns: columns(), ..CreateOptions::default() },
+        &CreateOptions { metric, vectors, columns: columns(), ..CreateOptions::default() },
         false,
     )
     .unwrap();

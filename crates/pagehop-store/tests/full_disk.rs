@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use pagehop_engine::{
-    Column, ColumnKind, ColumnRows, CreateOptions, Error, Index, Keep, Progress, Value, Vectors, create,
+    Column, ColumnKind, ColumnRows, CreateOptions, Error, Index, Progress, Value, Vectors, create,
 };
 use pagehop_store::{AddOptions, IndexFile, OpenOptions, StorageSink};
 use support::Random;
@@ -49,8 +49,9 @@ fn add(index: &Index<IndexFile>, ids: std::ops::Range<u64>, seed: u32) -> Result
 fn new_index() -> (MemStorage, Index<IndexFile>) {
     let storage = MemStorage::default();
     let mut sink = StorageSink::create(Arc::new(storage.clone()), *b"a disk").unwrap();
-    let keep = Keep { vectors: Vectors::Float32, payloads: true };
-    create(DIM, &CreateOptions { keep, columns: columns(), ..CreateOptions::default() }, &mut sink).unwrap();
+    let options =
+        CreateOptions { vectors: Vectors::Float32, columns: columns(), payload: true, ..CreateOptions::default() };
+    create(DIM, &options, &mut sink).unwrap();
     sink.finish().unwrap();
     let index = opened(&storage);
     add(&index, 0..ROWS, 1).unwrap();

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pagehop_engine::{
-    BuildOptions, ColumnRows, CreateOptions, EachChunk, Error, Index, Keep, PAYLOAD_BYTES_MAX, Progress,
-    SearchOptions, VectorSource, Vectors,
+    BuildOptions, ColumnRows, CreateOptions, EachChunk, Error, Index, PAYLOAD_BYTES_MAX, Progress, SearchOptions,
+    VectorSource, Vectors,
 };
 use pagehop_store::{AddOptions, IndexFile, OpenOptions};
 use support::{Random, Scratch};
@@ -30,8 +30,8 @@ fn opened(path: &Path) -> Index<IndexFile> {
 }
 
 fn created(path: &Path, vectors: Vectors) -> Index<IndexFile> {
-    let keep = Keep { vectors, payloads: true };
-    pagehop_store::create(path, DIM, &CreateOptions { keep, ..CreateOptions::default() }, false).unwrap();
+    let options = CreateOptions { vectors, payload: true, ..CreateOptions::default() };
+    pagehop_store::create(path, DIM, &options, false).unwrap();
     opened(path)
 }
 
@@ -246,7 +246,7 @@ fn a_build_keeps_payloads_and_goes_on_with_changes() {
     let mut source = Source { ids, vectors, given: given(&payloads) };
     pagehop_store::build(&path, &mut source, &BuildOptions::default(), false, &mut go_on).unwrap();
     let index = opened(&path);
-    assert!(index.info().unwrap().payloads && index.keeps_payloads());
+    assert!(index.info().unwrap().payload && index.keeps_payloads());
     expect(&index, &rows, &mut random);
     add(&index, &[3, 4, 6, 1000], &mut rows, &mut random);
     expect(&index, &rows, &mut random);

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pagehop_engine::{
-    BuildOptions, ColumnRows, CreateOptions, EachChunk, Error, Filter, IdKind, Index, Keep, Metric, Progress,
+    BuildOptions, ColumnRows, CreateOptions, EachChunk, Error, Filter, IdKind, Index, Metric, Progress,
     SearchOptions, SearchResult, TEXT_ID_BYTES_MAX, VectorSource, Vectors,
 };
 use pagehop_store::{AddOptions, IndexFile, OpenOptions};
@@ -30,15 +30,9 @@ fn opened(path: &Path) -> Index<IndexFile> {
     pagehop_store::open(path, &options).unwrap()
 }
 
-fn created(path: &Path, vectors: Vectors, payloads: bool) -> Index<IndexFile> {
-    let keep = Keep { vectors, payloads };
-    pagehop_store::create(
-        path,
-        DIM,
-        &CreateOptions { id_kind: IdKind::Text, keep, ..CreateOptions::default() },
-        false,
-    )
-    .unwrap();
+fn created(path: &Path, vectors: Vectors, payload: bool) -> Index<IndexFile> {
+    let options = CreateOptions { id_kind: IdKind::Text, vectors, payload, ..CreateOptions::default() };
+    pagehop_store::create(path, DIM, &options, false).unwrap();
     opened(path)
 }
 
@@ -155,7 +149,7 @@ fn text_ids_come_back_after_every_change() {
         index.into_pages().close().unwrap();
         pagehop_store::compact(&path, &Default::default(), &mut go_on).unwrap();
         let compacted = opened(&path);
-        assert_eq!(compacted.info().unwrap().payloads, payloads);
+        assert_eq!(compacted.info().unwrap().payload, payloads);
         expect(&compacted, &rows, &mut random);
         expect(&opened(&scratch.path("copy")), &rows, &mut random);
         // Without any rows, too.

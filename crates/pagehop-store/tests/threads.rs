@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use pagehop_engine::{
-    AddReport, Column, ColumnKind, ColumnRows, Comparison, CreateOptions, Error, Filter, Index, Keep, Progress,
+    AddReport, Column, ColumnKind, ColumnRows, Comparison, CreateOptions, Error, Filter, Index, Progress,
     SearchOptions, Value, Vectors,
 };
 use pagehop_store::{AddOptions, IndexFile, OpenOptions};
@@ -117,15 +117,14 @@ fn rows_that_threads_add_are_there_once_with_all_that_was_given() {
     for (number, (vectors, has_payloads, has_columns)) in kinds.into_iter().enumerate() {
         let life = Life { vectors, has_payloads, has_columns };
         let path = scratch.path(&format!("items-{number}"));
-        let keep = Keep { vectors: life.vectors, payloads: life.has_payloads };
-        let given = if life.has_columns { columns() } else { Vec::new() };
-        pagehop_store::create(
-            &path,
-            DIM,
-            &CreateOptions { keep, columns: given.to_vec(), ..CreateOptions::default() },
-            false,
-        )
-        .unwrap();
+        let columns = if life.has_columns { columns() } else { Vec::new() };
+        let options = CreateOptions {
+            vectors: life.vectors,
+            columns,
+            payload: life.has_payloads,
+            ..CreateOptions::default()
+        };
+        pagehop_store::create(&path, DIM, &options, false).unwrap();
         let (index, mut rows, mut random) = (opened(&path), Rows::new(), Random(number as u64 + 7));
         for round in 0..8_u64 {
             let before = rows.len() as u64;

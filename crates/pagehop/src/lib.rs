@@ -27,9 +27,9 @@ pub use pagehop_store as store;
 pub use pagehop_engine::{
     AddReport, Audit, Batch, BuildOptions, BuildReport, Calibration, CheckReport, Column, ColumnKind, ColumnRows,
     Comparison, CreateOptions, Cursor, DeleteReport, EachChunk, Effort, Error, Filter, FilterPlan, Found, Hit,
-    IdKind, Index, Info, Keep, Metric, OnProgress, PAYLOAD_BYTES_MAX, Payloads, Progress, Reach, RecallReport,
-    RowId, SearchOptions, SearchPlan, SearchResult, Searcher, Stats, TEXT_ID_BYTES_MAX, VacuumReport, Value,
-    VectorSource, Vectors,
+    IdKind, Index, Info, Metric, OnProgress, PAYLOAD_BYTES_MAX, Payloads, Progress, Reach, RecallReport, RowId,
+    SearchOptions, SearchPlan, SearchResult, Searcher, Stats, TEXT_ID_BYTES_MAX, VacuumReport, Value, VectorSource,
+    Vectors,
 };
 pub use pagehop_store::{
     AddOptions, BackupReport, CACHE_AUTO, CompactOptions, CompactReport, Durability, IndexFile, Io, OpenOptions,

@@ -32,12 +32,12 @@ pub(crate) struct Args {
     /// per line.
     #[arg(long, value_name = "FILE", required_if_eq("id_kind", "text"))]
     ids: Option<PathBuf>,
-    /// The kind of row ids.
-    #[arg(long, value_name = "KIND", value_enum, default_value = "int")]
-    id_kind: IdKindName,
     /// Distance between vectors.
     #[arg(long, value_enum, default_value = "l2")]
     metric: MetricName,
+    /// The kind of row ids.
+    #[arg(long, value_name = "KIND", value_enum, default_value = "int")]
+    id_kind: IdKindName,
     /// Keep vectors beside their codes: searches then rank the last candidates by them, and
     /// distances are exact. The file grows by 2 or 4 bytes for each component.
     #[arg(long, value_name = "KIND", value_enum, default_value = "codes")]
@@ -103,11 +103,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let dim = vectors.dim();
     let options = BuildOptions {
         metric: args.metric.into(),
+        id_kind,
         vectors: args.vectors.into(),
         memory_bytes: args.memory,
         threads: args.threads,
         seed: args.seed,
-        id_kind,
         calibrate: !args.no_calibrate,
     };
     let (mut line, mut resumed_rows) = (ProgressLine::new(args.reporting.quiet), 0);

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pagehop_engine::{BuildOptions, Column, CreateOptions, Keep, Metric};
+use pagehop_engine::{BuildOptions, Column, CreateOptions, Metric};
 use serde::Serialize;
 
 use crate::arguments::{IdKindName, MetricName, VectorsName, parse_column};
@@ -26,8 +26,8 @@ pub(crate) struct Args {
     id_kind: IdKindName,
     /// Keep vectors beside their codes: searches then rank the last candidates by them, and
     /// distances are exact. The file grows by 2 or 4 bytes for each component.
-    #[arg(long = "vectors", value_name = "KIND", value_enum, default_value = "codes")]
-    kept: VectorsName,
+    #[arg(long, value_name = "KIND", value_enum, default_value = "codes")]
+    vectors: VectorsName,
     /// A column of values that searches can filter by, and its kind: bool, int, float, text,
     /// timestamp, tags or uuid. May be given several times.
     #[arg(long = "column", value_name = "NAME:KIND", value_parser = parse_column)]
@@ -59,8 +59,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let options = CreateOptions {
         metric,
         id_kind: args.id_kind.into(),
-        keep: Keep { vectors: args.kept.into(), payloads: args.payload },
+        vectors: args.vectors.into(),
         columns: args.columns.clone(),
+        payload: args.payload,
         seed: args.seed,
     };
     pagehop_store::create(&args.index, args.dim, &options, args.overwrite)

@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         dim: info.dim,
         vectors: info.vectors.name(),
         id_kind: info.id_kind.name(),
-        payload: info.payloads,
+        payload: info.payload,
         columns: info
             .columns
             .into_iter()

@@ -25,7 +25,7 @@ impl<P: Pages> Index<P> {
             dim: meta.dim,
             vectors: meta.vectors,
             id_kind: meta.id_kind,
-            payloads: meta.keeps_payloads,
+            payload: meta.keeps_payloads,
             columns: state.columns.columns.clone(),
             rows: meta.rows,
             pages: meta.page_count,

@@ -13,7 +13,7 @@ use crate::page::node::NodeRef;
 use crate::page::payload::{self, PayloadPlace, PayloadWriter};
 use crate::page::row_record::read_tags;
 use crate::page::{PageId, PageSink, Pages, Reader};
-use crate::{BuildOptions, BuildReport, CreateOptions, EachChunk, Error, IdKind, Keep, OnProgress, VectorSource};
+use crate::{BuildOptions, BuildReport, CreateOptions, EachChunk, Error, IdKind, OnProgress, VectorSource};
 
 /// Rows of a chunk.
 const CHUNK_ROWS: usize = 4096;
@@ -189,19 +189,20 @@ impl<P: Pages> Index<P> {
             let options = CreateOptions {
                 metric: old.metric,
                 id_kind: old.id_kind,
-                keep: Keep { vectors: old.vectors, payloads: old.keeps_payloads },
+                vectors: old.vectors,
                 columns: state.columns.columns.clone(),
+                payload: old.keeps_payloads,
                 seed: old.seed,
             };
             build::write_empty(old.dim, &options, sink)?
         } else {
             let options = BuildOptions {
                 metric: old.metric,
+                id_kind: old.id_kind,
+                vectors: old.vectors,
                 memory_bytes,
                 threads,
                 seed: old.seed,
-                id_kind: old.id_kind,
-                vectors: old.vectors,
                 calibrate: false,
             };
             let (mut first, mut listed) = (PageId(1), 0);

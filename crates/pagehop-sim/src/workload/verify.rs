@@ -238,7 +238,7 @@ pub(super) fn every_row<P: Pages>(
         format!("version {} has {rows} rows, the index says {info:?}", version.number)
     })?;
     kept(index, info.vectors, version)?;
-    if info.payloads {
+    if info.payload {
         payloads(index, version)?;
     }
     OpenCursor::open(index, metric, Arc::clone(query), version)?.drain()?;

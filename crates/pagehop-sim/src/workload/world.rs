@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use pagehop_engine::{BuildOptions, CreateOptions, Error, IdKind, Index, Keep, SearchResult, build, create};
+use pagehop_engine::{BuildOptions, CreateOptions, Error, IdKind, Index, SearchResult, build, create};
 use pagehop_store::{IndexFile, Name, OpenOptions, StorageSink};
 
 use super::columns;
@@ -278,13 +278,15 @@ fn build_on(disk: &SimDisk, plan: &Plan, rows: &Rows, seed: u64) -> Result<(), E
     let mut sink = StorageSink::create(Arc::new(disk.clone()), *b"phsim1")?;
     let id_kind = if plan.texts { IdKind::Text } else { IdKind::Mapped };
     if plan.built.is_none() {
-        let columns = columns::columns(plan.columns);
-        let keep = Keep { vectors: plan.vectors, payloads: plan.payloads };
-        create(
-            plan.dim,
-            &CreateOptions { metric: plan.metric, id_kind, keep, columns: columns.to_vec(), seed },
-            &mut sink,
-        )?;
+        let options = CreateOptions {
+            metric: plan.metric,
+            id_kind,
+            vectors: plan.vectors,
+            columns: columns::columns(plan.columns).to_vec(),
+            payload: plan.payloads,
+            seed,
+        };
+        create(plan.dim, &options, &mut sink)?;
     } else {
         let options = BuildOptions {
             metric: plan.metric,

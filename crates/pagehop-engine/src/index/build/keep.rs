@@ -13,7 +13,7 @@ use crate::page::kept_vectors::{KeptShape, rounded};
 use crate::page::kind::{self, PageKind};
 use crate::page::layout::NodeLayout;
 use crate::page::{BODY_BYTES, PageId, PageSink};
-use crate::{EachChunk, Error, IdKind, Keep, VectorSource, Vectors};
+use crate::{EachChunk, Error, IdKind, VectorSource, Vectors};
 
 /// A source whose vectors are as the index has them.
 pub(super) struct Rounded<'s> {
@@ -46,9 +46,8 @@ impl VectorSource for Rounded<'_> {
 }
 
 /// Refuses to keep what the host has.
-pub(super) fn check(keep: Keep, id_kind: IdKind) -> Result<(), Error> {
-    let Keep { vectors, payloads } = keep;
-    if id_kind == IdKind::HostOwned && payloads {
+pub(super) fn check(id_kind: IdKind, vectors: Vectors, payload: bool) -> Result<(), Error> {
+    if id_kind == IdKind::HostOwned && payload {
         return Err(Error::argument("the host of this index owns its rows, so the index keeps no payloads"));
     }
     if vectors == Vectors::Codes || id_kind != IdKind::HostOwned {

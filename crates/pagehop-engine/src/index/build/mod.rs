@@ -33,7 +33,7 @@ use crate::page::meta::Meta;
 use crate::page::{PageId, PageSink, Scratch};
 use crate::quantize::codes::Codes;
 use crate::quantize::prepare::Space;
-use crate::{BuildOptions, BuildReport, CreateOptions, Error, IdKind, Keep, OnProgress, VectorSource, row_ids};
+use crate::{BuildOptions, BuildReport, CreateOptions, Error, IdKind, OnProgress, VectorSource, row_ids};
 use anchors::anchors;
 use disk::Demand;
 use job::{Job, check_dim};
@@ -109,15 +109,15 @@ pub fn create(dim: usize, options: &CreateOptions, sink: &mut dyn PageSink) -> R
 
 /// Writes the pages of an index without rows but page 0, and returns the meta page.
 pub(crate) fn write_empty(dim: usize, options: &CreateOptions, sink: &mut dyn PageSink) -> Result<Meta, Error> {
-    let CreateOptions { metric, id_kind, keep, ref columns, seed } = *options;
+    let CreateOptions { metric, id_kind, vectors, ref columns, payload, seed } = *options;
     check_dim(dim)?;
-    keep::check(keep, id_kind)?;
+    keep::check(id_kind, vectors, payload)?;
     ColumnRows::new(columns.clone())?;
     let has_tags = tag_columns(columns) > 0;
-    let has_records = keep.payloads || id_kind == IdKind::Text || has_tags && id_kind != IdKind::HostOwned;
+    let has_records = payload || id_kind == IdKind::Text || has_tags && id_kind != IdKind::HostOwned;
     let words = columns.len() + usize::from(has_records);
     let mut meta = Meta::empty(metric, dim, words, seed, id_kind);
-    (meta.vectors, meta.keeps_payloads, meta.has_tags) = (keep.vectors, keep.payloads, has_tags);
+    (meta.vectors, meta.keeps_payloads, meta.has_tags) = (vectors, payload, has_tags);
     if !columns.is_empty() {
         sink.write(PageId(1), &Columns::without_trees(columns).encode())?;
         meta.change.columns_page = 1;
@@ -136,8 +136,8 @@ pub(crate) fn build_from(
     progress: OnProgress<'_>,
 ) -> Result<Meta, Error> {
     let dim = source.dim();
-    let payloads = source.columns().is_some_and(ColumnRows::has_places);
-    keep::check(Keep { vectors: options.vectors, payloads }, options.id_kind)?;
+    let payload = source.columns().is_some_and(ColumnRows::has_places);
+    keep::check(options.id_kind, options.vectors, payload)?;
     let source = &mut keep::Rounded { source, vectors: options.vectors, id_kind: options.id_kind };
     let job = &mut Job::new(options, (dim, source.columns().map_or(0, ColumnRows::words)), progress)?;
     refuse_early(job, source, 0, sink.scratch())?;

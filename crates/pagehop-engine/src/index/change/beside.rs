@@ -110,7 +110,7 @@ impl<P: Pages> Index<P> {
     ) -> Result<bool, Error> {
         let Meta { metric, seed, id_kind, vectors, .. } = self.newest().renew(&mut self.pages().reader())?.meta;
         row_ids::check_kind(id_kind, IdKind::HostOwned)?;
-        let options = BuildOptions { metric, memory_bytes, threads: 1, seed, id_kind, vectors, calibrate: false };
+        let options = BuildOptions { metric, id_kind, vectors, memory_bytes, threads: 1, seed, calibrate: false };
         let mut sink = ShadowSink { host, shadow: None, waiting: Vec::new(), is_late: false };
         let trained = build::build_from(source, &options, None, &mut sink, progress).and_then(|built| {
             let shadow = sink.finish(built)?;

@@ -19,7 +19,7 @@
 //! | `graph.rs` | the graph: walk, targets, edges, entry points |
 //! | `anchors.rs`, `post.rs`, `landmarks.rs`, `insert.rs`, `unlink.rs` | done to the graph |
 //! | `records.rs`, `add.rs`, `training.rs` | records of rows; rows that are added, by one thread or several; the model, trained again |
-//! | `vacuum.rs`, `retrain.rs`, `beside.rs`, `hosted.rs`, `measured.rs`, `take.rs` | the rest of [`Change`] |
+//! | `vacuum.rs`, `retrain.rs`, `beside.rs`, `hosted.rs`, `measured.rs`, `pop.rs` | the rest of [`Change`] |
 //!
 //! `encode.rs` is below all others. Else a file uses those of the lines above it, and of its own
 //! line those that it imports.
@@ -43,6 +43,7 @@ mod near;
 mod offer;
 mod payloads;
 mod pending;
+mod pop;
 mod post;
 mod records;
 mod retrain;
@@ -50,7 +51,6 @@ mod rows;
 mod slots;
 mod steps;
 mod sweep;
-mod take;
 pub(crate) mod training;
 mod unlink;
 mod vacuum;

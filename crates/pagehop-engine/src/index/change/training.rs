@@ -153,7 +153,7 @@ pub(super) fn rebuild<W: PagesMut>(
     // A host that owns the rows may be a process with one thread.
     let threads = usize::from(is_hosted);
     let options =
-        BuildOptions { metric, memory_bytes: u64::MAX, threads, seed, id_kind, vectors: kept, calibrate: false };
+        BuildOptions { metric, id_kind, vectors: kept, memory_bytes: u64::MAX, threads, seed, calibrate: false };
     let number = if is_hosted { begin_graph(steps, None)? } else { 0 };
     let (first, pages) = (PageId(steps.page_count()), steps.host_mut());
     let sink = &mut NewPages { pages, number };

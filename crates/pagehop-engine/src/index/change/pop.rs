@@ -14,7 +14,7 @@ impl<W: PagesMut> Change<'_, W> {
     ///
     /// [`Error::Argument`] if an id is not in the index, which names it; whatever the host reports,
     /// and [`Error::Corrupt`]. The change must then be dropped.
-    pub fn take<I: RowId>(&mut self, ids: &[I]) -> Result<Vec<f32>, Error> {
+    pub fn pop<I: RowId>(&mut self, ids: &[I]) -> Result<Vec<f32>, Error> {
         ids::check_kind::<I>(self.graph.meta())?;
         let (mut vectors, mut unknown, mut point) = (Vec::new(), Vec::new(), Vec::new());
         for id in ids {
