@@ -134,32 +134,3 @@ def test_architecture_has_a_line_for_every_room() -> None:
     names = {str(room.relative_to(REPOSITORY)) for room in rooms if room.exists()}
     assert len(names) > 10
     assert [name for name in sorted(names) if f"| `{name}/" not in table] == []
-
-
-def test_options_have_one_order() -> None:
-    """The same options have the same order in Python, in Rust, on the command line and in SQL."""
-    effort = ["recall", "search_list", "slack"]
-    order = [*effort, "where", "beam_width"]
-    places = [
-        ("python/pagehop/index.py", r"def search\(.*?\) -> Hits", r"^        (\w+): ", order),
-        ("crates/pagehop-engine/src/options.rs", r"pub struct SearchOptions \{.*?^\}", r"^    pub (\w+): ", order[1:]),
-        ("crates/pagehop-cli/src/effort.rs", r"struct EffortOptions \{.*?^\}", r"^    (?:pub\S* )?(\w+): ", effort),
-        ("postgres/src/options.rs", r"define_float_guc.*", r'c"pagehop\.(\w+)"', order),
-    ]
-    build = ["source", "ids", "metric", "vectors", "columns", "memory", "threads", "seed", "calibrate", "overwrite"]
-    places += [
-        ("python/pagehop/open.py", r"def build\(.*?\) -> Index", r"^    (\w+): ", build),
-        ("crates/pagehop-cli/src/commands/build.rs", r"struct Args \{.*?^\}", r"^    (?:no_)?(\w+): ", build),
-        (
-            "crates/pagehop-engine/src/options.rs",
-            r"pub struct BuildOptions \{.*?^\}",
-            r"^    pub (\w+?)(?:_bytes)?: ",
-            build,
-        ),
-    ]
-    for path, part, name, names in places:
-        found = re.search(part, (REPOSITORY / path).read_text(), re.DOTALL | re.MULTILINE)
-        assert found, path
-        here = [option for option in re.findall(name, found.group(), re.MULTILINE) if option in names]
-        assert len(here) > 2, path
-        assert here == [option for option in names if option in here], path
