@@ -62,7 +62,7 @@ pub(crate) unsafe extern "C-unwind" fn ambulkdelete(
     let callback = is_dead.expect("PostgreSQL passes a callback");
     let mut is_dead = |row_id: u64| {
         let Some(mut tid) = vector::tid(row_id) else {
-            let what = format!("it knows a row {row_id:#x}, which can be in no table");
+            let what = format!("row id {row_id:#x} is not a valid tid");
             // SAFETY: PostgreSQL keeps the index open.
             unsafe { errors::raise(index, Error::corrupt(PageId(0), what)) };
         };
@@ -98,8 +98,8 @@ unsafe fn remove(index: pg_sys::Relation, is_dead: &mut dyn FnMut(u64) -> bool) 
     };
     let mut total = RemoveReport { left: 0, removed };
     let mut page = 0;
-    // An insertion in between may train a small index, and write the graph, dead rows and all, to
-    // its end: this goes on to there.
+    // An insertion between two turns may train a small index and append a new graph with dead rows,
+    // so the loop reads up to the new end.
     // SAFETY: the caller keeps the index open.
     while page < unsafe { open_indexes::open(index)? }.pages().page_count() {
         delay();

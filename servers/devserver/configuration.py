@@ -19,7 +19,7 @@ Settings = dict[str, str]
 Version = tuple[int, ...]
 
 REDO_MIB = 1024
-"""Of InnoDB, all files together; they are made when a server begins."""
+"""Size of InnoDB's redo log, all files together. The server creates them when it starts."""
 
 _SYNC = {"commit": "on", "second": "off", "none": "off"}
 _SYNCHRONOUS = {"commit": "full", "second": "normal", "none": "off"}
@@ -57,7 +57,7 @@ def _postgres(wanted: Configuration, version: Version) -> Settings:
         "fsync": "off" if wanted.durability == "none" else "on",
         "max_wal_size": "4GB",
         "checkpoint_timeout": "30min",
-        # What happens by itself happens to one measurement and not to its neighbor.
+        # Background work would disturb one measurement and not the next.
         "autovacuum": "off",
         "max_connections": "60",
         "huge_pages": "off",
@@ -121,7 +121,7 @@ def _ferretdb(wanted: Configuration, version: Version) -> Settings:
     """Pragmas of the SQLite below it."""
     if wanted.direct_io:
         raise ServerMissingError(f"ferretdb {'.'.join(map(str, version))} has no direct I/O")
-    # Less than nothing is KiB, and of each connection.
+    # A negative value is in KiB, per connection.
     settings = {"cache_size": f"-{wanted.cache_mib << 10}", "synchronous": _SYNCHRONOUS[wanted.durability]}
     return settings if wanted.page_bytes is None else {"page_size": str(wanted.page_bytes), **settings}
 

@@ -17,7 +17,7 @@ from pagehop_lab.suites.server_results import ServerResults
 from pagehop_lab.suites.suite import AnyResults
 
 OURS = "pagehop"
-"""What names of engines and servers begin with that are Pagehop."""
+"""Prefix of the names of Pagehop's engines and servers."""
 
 
 @dataclass(frozen=True)

@@ -361,7 +361,7 @@ impl Scan {
                 return Ok(None);
             };
             let Some(tid) = vector::tid(found.row_id) else {
-                let what = format!("it knows a row {:#x}, which can be in no table", found.row_id);
+                let what = format!("row id {:#x} is not a valid tid", found.row_id);
                 return Err(Error::corrupt(PageId(0), what));
             };
             match self.query {

@@ -4,7 +4,8 @@ use super::tags::{self, TagSets};
 use super::{COLUMN_NAME_MAX, COLUMNS_MAX, Column, ColumnKind, Value, unknown};
 use crate::Error;
 
-/// Columns of tags among `columns`; of those before a column, the place of its set in a row's.
+/// Number of tag columns in `columns`. For the columns before one, that is the index of its set in
+/// the row.
 pub(crate) fn tag_columns(columns: &[Column]) -> usize {
     columns.iter().filter(|column| column.kind == ColumnKind::Tags).count()
 }

@@ -178,7 +178,7 @@ impl PostingShape {
         let leaf = PostingLeaf::new(self, page, body)?;
         let count = leaf.count();
         if count == self.capacity || leaf.position(posting.node, posting.tag).is_some() {
-            let what = format!("the leaf of postings has no room for node {}, or has it", posting.node);
+            let what = format!("the leaf of postings is full, or already has node {}", posting.node);
             return Err(Error::corrupt(page, what));
         }
         self.set(body, count, posting);

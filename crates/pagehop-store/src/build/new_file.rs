@@ -174,7 +174,8 @@ impl PageSink for NewIndexFile {
         assert_eq!(body.len(), BODY_BYTES, "a body is always of the same length");
         if self.complete || (page.0 != 0 && page.0 != self.next) {
             let expected = if self.complete { "none".into() } else { format!("{} or 0", self.next) };
-            return Err(Error::argument(format!("page {} came, expected {expected}", page.0)));
+            let what = format!("pages must be written in order: got {}, expected {expected}", page.0);
+            return Err(Error::argument(what));
         }
         let mut bytes = [0; PAGE_BYTES];
         bytes[HOST_HEADER_BYTES..].copy_from_slice(body);
@@ -184,7 +185,7 @@ impl PageSink for NewIndexFile {
             return self.write_page_0(&bytes);
         }
         self.next =
-            self.next.checked_add(1).ok_or_else(|| Error::full("the index has as many pages as ids can name"))?;
+            self.next.checked_add(1).ok_or_else(|| Error::full("the index is full: page ids have 32 bits"))?;
         self.buffer.extend_from_slice(&bytes);
         if self.buffer.len() >= WRITE_BYTES { self.flush() } else { Ok(()) }
     }

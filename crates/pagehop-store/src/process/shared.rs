@@ -52,7 +52,7 @@ pub(super) const LOCK_PROCESS: u64 = 16;
 /// Processes that can share an index.
 pub(crate) const PROCESSES: u32 = 1024;
 
-/// What makes the words those of all processes.
+/// The shared file and its locks. An index has them if its words are shared with other processes.
 pub(super) struct Attachment {
     /// `X-shared`.
     pub(super) file: File,

@@ -162,7 +162,7 @@ class LogWrites:
         return sysbench.install()
 
     def load(self, instance: Logged) -> dict[str, Any]:
-        """Makes an empty table, and log files that are there before they are wanted."""
+        """Creates an empty table and preallocated log files."""
         server = instance.ours
         if isinstance(server, postgres.Instance):
             server.execute(

@@ -97,9 +97,9 @@ impl VectorSource for WithPlaces<'_> {
         let Some(numbers) = &self.numbers else { return self.source.scan(each) };
         let mut done = 0;
         self.source.scan(&mut |ids, components| {
-            let numbers = numbers
-                .get(done..done + ids.len())
-                .ok_or_else(|| Error::argument(format!("there are {} ids for more vectors", numbers.len())))?;
+            let numbers = numbers.get(done..done + ids.len()).ok_or_else(|| {
+                Error::argument(format!("the source has more vectors than the {} ids", numbers.len()))
+            })?;
             done += ids.len();
             each(numbers, components)
         })?;

@@ -17,8 +17,8 @@ use crate::page::node::{FLAGS_FREE, FLAGS_LIVE, Link, NodeHeader, with_node};
 use crate::quantize::codes::Codes;
 use crate::quantize::own::OwnCode;
 
-/// Nearest nodes whose code is compared with a row's: the distance of an equal node is not exactly
-/// 0.
+/// Nearest nodes that are tested for equality with a row. The computed distance of an equal node
+/// may differ from 0, so it may not be the first.
 const EQUALS_TRIED: usize = 8;
 /// Largest number of edges of a node to its duplicates, beside its anchors: to its anchor parent,
 /// and to its own children.

@@ -20,9 +20,9 @@ use crate::page::PagesMut;
 use crate::page::node::Link;
 use crate::quantize::estimate::DEGREE_MAX;
 
-/// By how much a neighbor must cover a row to decide before the neighbors that the row covers. A
-/// factor of squared distances: on real text and token embeddings 1.1 and 1.2 lose no recall, 1.0
-/// a little.
+/// A neighbor declines the row if it covers it by this factor (squared distances). It is tested
+/// before the neighbors that the row covers. On real text and token embeddings 1.1 and 1.2 lose no
+/// recall, 1.0 a little.
 const CLEARLY_SQ: f32 = 1.1;
 
 /// What becomes of an offer.

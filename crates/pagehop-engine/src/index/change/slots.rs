@@ -178,7 +178,7 @@ fn page_with_slot<W: PagesMut>(steps: &mut Steps<'_, W>, near: &[NodeId]) -> Res
 fn new_page<W: PagesMut>(steps: &mut Steps<'_, W>) -> Result<PageId, Error> {
     let page = steps.allocate(1)?;
     if u64::from(page.0 + 1) * steps.layout().nodes_per_page as u64 > u64::from(u32::MAX) {
-        return Err(Error::full("the index has as many nodes as ids can name"));
+        return Err(Error::full("the index is full: node ids have 32 bits"));
     }
     Ok(page)
 }

@@ -255,7 +255,8 @@ pub(super) fn begin_graph<W: PagesMut>(steps: &mut Steps<'_, W>, reserved: Optio
         number = meta.change.begin_graph(reserved);
         Ok(())
     })?;
-    number.ok_or_else(|| Error::busy("readers keep the pages of too many graphs that were replaced"))
+    number
+        .ok_or_else(|| Error::busy("open readers still use the pages of earlier graphs; close them and try again"))
 }
 
 /// Makes `meta` that of the graph that was `built`, and keeps what outlives training. Returns what

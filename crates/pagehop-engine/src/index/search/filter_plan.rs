@@ -83,13 +83,13 @@ pub struct FilterPlan {
     /// Estimated rows in the runs; a search by them visits at most this many nodes.
     runs_rows: f64,
     pub(crate) share: f64,
-    /// Whether it takes a look at the tags of a row to know whether it passes: of any row, and of
-    /// one that is in the runs.
+    /// Whether the filter must read the tags of some rows to decide on them.
     pub(crate) needs_tags: bool,
+    /// The same for rows that are in the runs.
     pub(crate) needs_tags_in_runs: bool,
-    /// Whether a row may pass because it lacks a tag. Words say that of most rows, and seldom that
-    /// a row has the tag.
-    pub(crate) wants_lack: bool,
+    /// Whether a condition asks for the absence of a tag. The Bloom filter proves absence for most
+    /// rows, presence rarely.
+    pub(crate) has_negated_tag: bool,
 }
 
 impl FilterPlan {
@@ -124,7 +124,7 @@ impl FilterPlan {
         self.runs.iter().flat_map(|runs| runs.iter()).map(count).sum()
     }
 
-    /// The candidates that the runs have, at most `most`: those of leaves by an estimate.
+    /// The number of candidates that the runs have, at most `most`; rows of leaves are estimated.
     pub(crate) fn candidates(&self, most: usize) -> usize {
         most.min((self.runs_rows as usize).saturating_add(self.ids()))
     }
@@ -146,7 +146,7 @@ impl FilterPlan {
         let columns = state.columns.columns.len();
         // A host that owns the rows looks at the tags itself.
         let needs_tags = test.needs_tags() && !state.meta.has_tag_chains();
-        let wants_lack = wants_lack(&test);
+        let has_negated_tag = has_negated_tag(&test);
         let is_undecided = |run: &Run| test.given(run.tag(state)) == Given::Tags;
         let needs_tags_in_runs = needs_tags && runs.iter().flat_map(|runs| runs.iter()).any(is_undecided);
         Ok(Self {
@@ -158,15 +158,15 @@ impl FilterPlan {
             share,
             needs_tags,
             needs_tags_in_runs,
-            wants_lack,
+            has_negated_tag,
         })
     }
 }
 
-fn wants_lack(test: &Test) -> bool {
+fn has_negated_tag(test: &Test) -> bool {
     match test {
         Test::Tags(test) => !test.is_in,
-        Test::And(parts) | Test::Or(parts) => parts.iter().any(wants_lack),
+        Test::And(parts) | Test::Or(parts) => parts.iter().any(has_negated_tag),
         _ => false,
     }
 }

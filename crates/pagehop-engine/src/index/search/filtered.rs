@@ -114,7 +114,7 @@ impl<P: Pages> Searcher<'_, P> {
         let mut stats = Stats::default();
         let walks = options.filter(|_| !filter.reads_postings(k));
         let found = match walks {
-            Some(options) => self.walk_filtered(query, k, options, (filter, filter.wants_lack), &mut stats)?,
+            Some(options) => self.walk_filtered(query, k, options, (filter, filter.has_negated_tag), &mut stats)?,
             None => None,
         };
         let mut result = match found {
