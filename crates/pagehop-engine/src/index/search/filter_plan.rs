@@ -47,10 +47,6 @@ const RANGES_LOOKED_UP: usize = 32;
 /// Smallest share that is assumed.
 const SHARE_MIN: f64 = 1e-9;
 
-fn node_pages(k: usize) -> f64 {
-    NODE_PAGES * k.max(FEW_ROWS) as f64 / FEW_ROWS as f64
-}
-
 /// Where rows that may pass a filter are.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Run {
@@ -102,13 +98,31 @@ impl FilterPlan {
     /// Whether searches for `k` rows read the postings of all rows that may pass. If not, they walk
     /// the graph.
     pub fn reads_postings(&self, k: usize) -> bool {
-        self.runs.is_some() && self.pages_by_runs(k) <= node_pages(k) * self.share.max(SHARE_MIN).powf(WALK_POWER)
+        let walk_pages = Self::walk_pages(Self::node_pages(k), self.share.max(SHARE_MIN));
+        self.runs.is_some() && self.pages_by_runs(k) <= walk_pages
     }
 
     /// Estimated pages that a search for `k` rows reads of the runs and of the nodes that they lead
     /// to.
     pub(crate) fn pages_by_runs(&self, k: usize) -> f64 {
-        self.runs_pages + node_pages(k).min(self.runs_rows)
+        self.runs_pages + Self::node_pages(k).min(self.runs_rows)
+    }
+
+    /// Estimated pages of nodes that a search for `k` rows reads without a filter, and with
+    /// postings. For hosts that estimate costs before there is a plan.
+    pub fn node_pages(k: usize) -> f64 {
+        NODE_PAGES * k.max(FEW_ROWS) as f64 / FEW_ROWS as f64
+    }
+
+    /// Estimated pages of a walk that finds only rows that pass, if it reads `pages` without a
+    /// filter and `share` of the rows pass.
+    pub fn walk_pages(pages: f64, share: f64) -> f64 {
+        pages * share.powf(WALK_POWER)
+    }
+
+    /// Estimated leaves that a search reads if one value has postings in `leaves` of them.
+    pub fn leaves_read(leaves: f64) -> f64 {
+        if leaves < LEAVES_WHOLE as f64 { leaves } else { LEAVES_NEAR + SHARE_NEAR * leaves }
     }
 
     /// Hops after which a walk for `k` rows gives up for the runs, if there are any. One that needs
@@ -241,10 +255,8 @@ impl<R: Reader> Planner<'_, R> {
         let leaf = tree.shape.capacity as f64 * LEAF_FILL;
         let postings = share * self.state.meta.rows as f64;
         // A run has at least the way to its leaf.
-        let mut pages = postings / leaf + runs.len() as f64;
-        if of_one_value && pages >= LEAVES_WHOLE as f64 {
-            pages = LEAVES_NEAR + SHARE_NEAR * pages;
-        }
+        let leaves = postings / leaf + runs.len() as f64;
+        let pages = if of_one_value { FilterPlan::leaves_read(leaves) } else { leaves };
         Costed { runs, pages, rows: postings }
     }
 
