@@ -70,7 +70,7 @@ pub use bytes::parse_bytes;
 pub use changes::TransactionReader;
 pub use check::check;
 pub use compact::{CompactOptions, CompactReport, compact, compact_into};
-pub use disk::storage::{Name, Storage, StorageFile};
+pub use disk::storage::{Name, Storage, StorageFile, files_beside};
 pub use index_file::{Counters, IndexFile};
 pub use operations::{
     AddOptions, add, add_with_columns, calibrate, create, delete, open, pop, retrain, set_audit, set_calibration,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
-use crate::disk::location::{LOG, Location, is_one_file};
+use crate::disk::location::{LOG, Location, SHARED, is_one_file};
 
 /// A file of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -143,6 +143,12 @@ impl Storage for OsStorage {
     fn sync_directory(&self) -> io::Result<()> {
         self.location.sync_directory()
     }
+}
+
+/// The paths of the log and of the shared file of the index at `path`. They may exist while a
+/// process has the index open, and after a writer was killed.
+pub fn files_beside(path: &Path) -> [PathBuf; 2] {
+    [LOG, SHARED].map(|ending| beside(path, ending))
 }
 
 /// `path` with `ending` behind its name.
