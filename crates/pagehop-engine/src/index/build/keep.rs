@@ -45,7 +45,7 @@ impl VectorSource for Rounded<'_> {
     }
 }
 
-/// Refuses to keep what the host has.
+/// Refuses to keep vectors that the host has.
 pub(super) fn check(keep: Keep, row_ids: RowIds) -> Result<(), Error> {
     let Keep { vectors, payloads } = keep;
     if row_ids == RowIds::HostOwned && payloads {

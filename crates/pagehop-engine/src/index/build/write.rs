@@ -22,7 +22,7 @@ use crate::quantize::own::OwnCode;
 use crate::quantize::prepare::Space;
 use crate::{Error, RowIds, VectorSource};
 
-/// Rows that have edges and places.
+/// Rows with their edges and places.
 pub(super) struct Connected {
     pub(super) rows: Rows,
     pub(super) graph: Adjacency,
@@ -134,7 +134,7 @@ fn place_model(meta: &mut Meta, landmarks: usize) -> u32 {
     let (first, pages) = (entries_page + 1, landmark_pages::pages(meta, landmarks));
     (meta.change.entries_page, meta.change.landmarks) = (entries_page, landmarks as u32);
     if pages > 0 {
-        // Any would do: they are about equally full.
+        // The next landmark may go to any page: they are about equally full.
         (meta.change.landmarks_head, meta.change.landmarks_page) = (first, first + pages - 1);
     }
     first + pages
@@ -205,7 +205,7 @@ pub(super) fn column_pages(meta: &Meta, columns: Option<&ColumnRows>) -> u32 {
     1 + pages.sum::<u32>()
 }
 
-/// What the postings of a row say in a column of tags.
+/// The tags of a row's postings in a column of tags.
 fn postings_of(meta: &Meta, columns: &ColumnRows, row: usize, column: usize) -> Vec<PostingTag> {
     posting_keys(RowValues(columns.row(row)).key(column), columns.set_of(row, column), meta.has_tag_chains())
 }
