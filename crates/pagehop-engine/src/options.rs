@@ -18,8 +18,8 @@ pub struct BuildOptions {
     /// [`RowIds::HostOwned`], where the host has them.
     pub vectors: Vectors,
     /// Largest memory of the build, in bytes. Codes that do not fit are put aside, if the host has
-    /// [`Scratch`](crate::Scratch) files; the index then depends on this number. If it is too small
-    /// for that, too, the build fails at the start and says how much it needs.
+    /// [`Scratch`](crate::Scratch) files; the index then depends on this number. If even that needs
+    /// more, the build fails at the start and says how much it needs.
     pub memory_bytes: u64,
     /// Threads; 0 means one per core. The index does not depend on it.
     pub threads: usize,
@@ -27,7 +27,7 @@ pub struct BuildOptions {
     pub seed: u64,
     /// The meaning of row ids; it never changes.
     pub row_ids: RowIds,
-    /// Whether the host shall calibrate the index at the end of the build, by
+    /// Whether the host calibrates the index at the end of the build, by
     /// [`Index::calibrate`](crate::Index::calibrate).
     pub calibrate: bool,
 }
@@ -46,14 +46,15 @@ impl Default for BuildOptions {
     }
 }
 
-/// What an index is that begins without rows ([`create`](crate::create)). None of it ever changes.
+/// The properties of an index that begins without rows ([`create`](crate::create)). They never
+/// change.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
     /// The distance function of the index.
     pub metric: Metric,
     /// The meaning of row ids.
     pub row_ids: RowIds,
-    /// What is kept of rows. Nothing under [`RowIds::HostOwned`], where the host has it.
+    /// The data that is kept of rows. Nothing under [`RowIds::HostOwned`], where the host has it.
     pub keep: Keep,
     /// Columns to filter by, at most [`COLUMNS_MAX`](crate::COLUMNS_MAX).
     pub columns: Vec<Column>,
@@ -122,7 +123,7 @@ impl Effort {
     }
 }
 
-/// How to search for `k` rows: what [`Index::options`](crate::Index::options) makes of an
+/// How to search for `k` rows: the result of [`Index::options`](crate::Index::options) for an
 /// [`Effort`].
 #[derive(Clone, Debug)]
 pub struct SearchPlan {

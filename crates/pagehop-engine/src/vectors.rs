@@ -1,8 +1,9 @@
-//! What an index keeps of rows beside their codes: vectors, payloads.
+//! The data that an index keeps of rows beside their codes: vectors and payloads.
 
 use crate::Error;
 
-/// What an index keeps of a row's vector. Chosen when the index is made; it never changes.
+/// The form in which an index keeps a row's vector. Chosen when the index is made; it never
+/// changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Vectors {
     /// A code of 12 bits per dimension. Distances come from codes.
@@ -15,10 +16,10 @@ pub enum Vectors {
     Float32,
 }
 
-/// What an index keeps of rows. Chosen when the index is made; it never changes.
+/// The data that an index keeps of rows. Chosen when the index is made; it never changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// What is kept of vectors.
+    /// The form in which vectors are kept.
     pub vectors: Vectors,
     /// Whether rows may have payloads: bytes that come back with them.
     pub payloads: bool,

@@ -53,7 +53,7 @@ impl Model {
         Arc::ptr_eq(&self.identity, &other.identity)
     }
 
-    /// Whether so many landmarks were added that they should be read again.
+    /// Whether enough landmarks were added that they should be read again.
     pub(crate) fn lacks_landmarks(&self, meta: &Meta) -> bool {
         let missing = meta.change.landmarks_made.wrapping_sub(self.landmarks_made) as usize;
         missing >= MISSING_MIN.max(self.landmarks.len() / MISSING_SHARE)

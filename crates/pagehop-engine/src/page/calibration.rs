@@ -1,4 +1,4 @@
-//! The bytes of what was measured: where a calibration and an audit are on the meta page.
+//! The bytes of measurements: where a calibration and an audit are on the meta page.
 
 use crate::Error;
 use crate::calibration::{CalibratedK, Calibration, KS, RECALLS, Setting};

@@ -168,8 +168,8 @@ pub const STEP_PAGES: usize = 4;
 /// visible at its commit; PostgreSQL does so after each step. The engine is correct with both.
 ///
 /// A host may let several writers insert rows at the same time ([`PagesMut::is_shared`]). Each of
-/// their steps is atomic, and steps of others come in between. What a step changes on the strength
-/// of an earlier read, it compares with that read first.
+/// their steps is atomic, and steps of others come in between. A step that depends on an earlier
+/// read first compares the page with that read.
 pub trait PagesMut {
     /// The writer's view, which includes its own steps. Its snapshot is `u64::MAX`.
     type Reader<'w>: Reader
@@ -198,7 +198,7 @@ pub trait PagesMut {
     /// [`Error::Full`] if there is no space; [`Error::Io`] if the host cannot grow.
     fn allocate(&mut self, count: u32) -> Result<PageId, Error>;
 
-    /// As [`PagesMut::allocate`], also where others are at it; the pages are for
+    /// As [`PagesMut::allocate`], also while other writers allocate pages; the pages are for
     /// [`PagesMut::put`].
     ///
     /// # Errors
@@ -209,7 +209,7 @@ pub trait PagesMut {
     }
 
     /// Whether a page of zeros is one that [`PagesMut::allocate`] made and no step changed, and
-    /// surely not one whose content was lost. A host that does not know says `false`.
+    /// certainly not one whose content was lost. A host that does not know returns `false`.
     ///
     /// # Errors
     ///
@@ -239,8 +239,8 @@ pub trait PagesMut {
     /// Those of [`Reader::finish`]; those of `change`.
     fn step(&mut self, pages: &[PageId], change: ChangeStep<'_>) -> Result<(), Error>;
 
-    /// Called before pages are used again that readers with snapshots of `commit` or before may be
-    /// at, when there are none of those here. A host that has readers elsewhere tells them.
+    /// Called before pages are used again that readers with a snapshot of `commit` or before may
+    /// read, once this host has no such reader. A host with readers elsewhere informs them.
     ///
     /// # Errors
     ///
@@ -315,7 +315,7 @@ pub trait PageSink {
         Ok(PageId(1))
     }
 
-    /// Where the build may put rows aside that its memory has no room for. Without it, such a build
+    /// Where the build may put rows aside that its memory has no room for. If `None`, such a build
     /// is refused.
     fn scratch(&self) -> Option<&dyn Scratch> {
         None

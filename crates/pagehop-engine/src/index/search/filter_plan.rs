@@ -35,11 +35,12 @@ const SLACK_POWER: f32 = 0.45;
 const ID_PAGES: f64 = 1.2;
 /// Estimated fill of a leaf.
 const LEAF_FILL: f64 = 0.85;
-/// Fewer leaves are all read: most of them are near, and rows of those that are left out would be
-/// missed. With 41 leaves it takes fewer pages to read all and to visit fewer nodes.
+/// From this number of leaves on, some are skipped. Fewer are all read: most of them are near, and
+/// rows of skipped leaves would be missed. With 41 leaves, reading all and visiting fewer nodes
+/// takes fewer pages.
 pub(crate) const LEAVES_WHOLE: usize = 48;
-/// Of more leaves of one value those of the cells near the query are read, about this many and this
-/// share. With a tenth of 150,000 rows 55 of 162, with a twentieth 42 of 80.
+/// Of more leaves of one value, a search reads this number and this share, those of the cells near
+/// the query. With a tenth of 150,000 rows it reads 55 of 162, with a twentieth 42 of 80.
 const LEAVES_NEAR: f64 = 24.0;
 const SHARE_NEAR: f64 = 0.25;
 /// Ranges of a column that are looked up to estimate the rows in all of them.
@@ -47,7 +48,7 @@ const RANGES_LOOKED_UP: usize = 32;
 /// Smallest share that is assumed.
 const SHARE_MIN: f64 = 1e-9;
 
-/// Where rows that may pass a filter are.
+/// A place that has rows which may pass a filter.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Run {
     /// Postings of a column, both ends included.
@@ -69,10 +70,10 @@ impl Run {
 /// [`Searcher::plan_filter`](crate::Searcher::plan_filter).
 #[derive(Clone, Debug)]
 pub struct FilterPlan {
-    /// The number of columns of its index: a guard against another index.
+    /// The number of columns of the filter's index: a guard against use with another index.
     pub(crate) columns: usize,
     pub(crate) test: Arc<Test>,
-    /// Runs that have every row that passes; none if it is not known where such rows are.
+    /// Runs that have every row that passes; `None` if such rows may be anywhere.
     pub(crate) runs: Option<Arc<Vec<Run>>>,
     /// Estimated pages of the runs.
     runs_pages: f64,
@@ -125,8 +126,8 @@ impl FilterPlan {
         if leaves < LEAVES_WHOLE as f64 { leaves } else { LEAVES_NEAR + SHARE_NEAR * leaves }
     }
 
-    /// Hops after which a walk for `k` rows gives up for the runs, if there are any. One that needs
-    /// somewhat more than was expected is nearly at its end.
+    /// Hops after which a walk for `k` rows gives up for the runs, if there are any. A walk that
+    /// needs somewhat more hops than were estimated is nearly at its end.
     pub(crate) fn hops_max(&self, k: usize) -> usize {
         // Without runs the estimate is infinite.
         (2.0 * self.pages_by_runs(k)) as usize
@@ -158,7 +159,7 @@ impl FilterPlan {
             None => (None, f64::INFINITY, 0.0),
         };
         let columns = state.columns.columns.len();
-        // A host that owns the rows looks at the tags itself.
+        // A host that owns the rows tests the tags itself.
         let needs_tags = test.needs_tags() && !state.meta.has_tag_chains();
         let has_negated_tag = has_negated_tag(&test);
         let is_undecided = |run: &Run| test.given(run.tag(state)) == Given::Tags;
