@@ -47,7 +47,7 @@ mod validate;
 
 pgrx::pg_module_magic!(name = c"pagehop", version = VERSION);
 
-/// What `pg_get_loaded_modules()` shows of the library that a session has loaded.
+/// Version that `pg_get_loaded_modules()` shows for the loaded library.
 const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
     Ok(version) => version,
     Err(_) => panic!("a version has no zero byte"),

@@ -27,7 +27,7 @@ pub(crate) struct Order {
     strict: bool,
 }
 
-/// What the executor gets with a row.
+/// The distance of a row for the executor.
 pub(crate) struct Place {
     pub(crate) distance: f64,
     /// Whether to compute the true distance.

@@ -138,6 +138,10 @@ pub(crate) fn read_record(place: PayloadPlace, body: &[u8]) -> Result<PayloadRec
 }
 
 /// The room for another record and its entry, in bytes.
+///
+/// # Errors
+///
+/// Those of [`entries`].
 pub(crate) fn room(page: PageId, body: &[u8]) -> Result<usize, Error> {
     let entries = entries(page, body)?;
     let used: usize = entries.iter().map(|entry| entry.1).sum();
