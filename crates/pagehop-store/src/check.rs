@@ -11,7 +11,7 @@ use pagehop_engine::{CheckReport, Error, Index, OnProgress};
 use crate::disk::storage::files_beside;
 use crate::index_file::IndexFile;
 
-/// How often to look for a commit that explains what looks like damage, and the time between looks.
+/// Number of tests for a commit that explains apparent damage, and the time between them.
 const LOOKS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 

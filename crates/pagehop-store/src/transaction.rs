@@ -1,7 +1,7 @@
 //! A transaction: pages of the writer's own until it commits.
 //!
 //! The first change of a page copies it. The copies are private: no reader sees them, and none
-//! reaches the disk before the commit does. Undoing is dropping them.
+//! reaches the disk before the commit does. A rollback drops them.
 
 use std::cell::OnceCell;
 
@@ -27,9 +27,9 @@ pub struct Transaction<'p> {
     oldest: OnceCell<u64>,
     /// Bodies that a step works on before it is known to succeed.
     copies: Vec<Body>,
-    /// What several threads are changing.
+    /// The changes of several threads.
     overlay: Option<Overlay>,
-    /// Threads that change it.
+    /// Number of threads that change it.
     threads: usize,
 }
 
@@ -48,9 +48,9 @@ impl<'p> Transaction<'p> {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the disk is full or the system refuses; nothing has changed then. If the
-    /// system could not say whether the log reached the disk, nothing can be committed until the
-    /// index is opened again, and the transaction may then turn out to be there.
+    /// [`Error::Io`] if the disk is full or the system refuses; nothing has changed then. If it is
+    /// unknown whether the log reached the disk, nothing can be committed until the index is opened
+    /// again. The transaction may then be committed or not.
     pub fn commit(mut self) -> Result<(), Error> {
         let committed = self.committed();
         if self.changes.bodies.is_empty() && self.page_count == committed {
@@ -133,7 +133,7 @@ impl PagesMut for Transaction<'_> {
     }
 
     fn oldest_snapshot(&self) -> u64 {
-        // It only grows, so the first answer stays true.
+        // The oldest snapshot only grows, so the first answer stays true.
         *self.oldest.get_or_init(|| snapshots::oldest(&self.turn.read.versions.shared))
     }
 
@@ -221,7 +221,7 @@ mod tests {
         }
     }
 
-    /// What a writer that is killed while it shows a commit leaves: the log has all of the commit,
+    /// The state after a writer was killed while it showed a commit: the log has all of the commit,
     /// the table of changes has `shown` of its pages, and the locks are free.
     fn die_showing(writer: IndexFile, shown: usize) -> u64 {
         let mut transaction = writer.begin().unwrap();

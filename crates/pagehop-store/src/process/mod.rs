@@ -1,4 +1,5 @@
-//! What processes share while they have one index open: mapped words, locks, and snapshots.
+//! The state that processes share while they have one index open: mapped words, locks, and
+//! snapshots.
 
 pub(crate) mod attach;
 pub(crate) mod locks;
