@@ -5,6 +5,17 @@
 //!
 //! Reading has two calls, so that prefetching needs no async: [`Reader::start`] prefetches a page,
 //! [`Reader::finish`] waits for it.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `mod.rs`, `scratch.rs` | the contract: pages, steps, sinks; temporary files of a build |
+//! | `fields.rs`, `kind.rs`, `stack.rs` | numbers on a page; the kind of a page; stacks of pages |
+//! | `meta.rs`, `change_state.rs`, `calibration.rs` | the meta page, and its parts about changes and measurements |
+//! | `layout.rs`, `node.rs` | the shape of nodes; one node |
+//! | `model_pages.rs`, `landmark_pages.rs` | the model and the entry points; landmarks |
+//! | `id_map.rs`, `dead_list.rs`, `pending_list.rs` | the map from row ids to nodes; dead nodes; row ids that wait for a node |
+//! | `columns_page.rs`, `column_tree.rs`, `leaf_ranges.rs`, `postings.rs` | columns; the tree of a column; the leaves of a run; postings |
+//! | `kept_vectors.rs`, `payload.rs`, `row_record.rs`, `text_record.rs` | kept vectors; payloads; the record of a row; its text id |
 
 pub(crate) mod calibration;
 mod change_state;

@@ -96,8 +96,7 @@ pub(super) fn write(
     let kept_pages = meta.kept().map_or(0, |shape| shape.pages((order.len() * layout.nodes_per_page) as u64));
     let pages = u64::from(first) + order.len() as u64 + kept_pages + total as u64 / 512 + 2;
     if pages * layout.nodes_per_page as u64 > u64::from(u32::MAX) {
-        let what = format!("{total} rows need {pages} pages, too many for an index: node ids have 32 bits");
-        return Err(Error::full(what));
+        return Err(Error::full(format!("{total} rows need {pages} pages, too many for node ids of 32 bits")));
     }
     let mut node_of = vec![0u32; total];
     for (page, page_rows) in order.pages().enumerate() {

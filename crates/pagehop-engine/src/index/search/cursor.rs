@@ -42,7 +42,7 @@ use crate::index::search::second_phase::{SecondPhase, next_k};
 use crate::index::search::sequential::Sequential;
 use crate::index::search::tags::Undecided;
 use crate::index::search::walk::{EVIDENCE_ROWS, Walk, list_capacity};
-use crate::index::search::{cursor_postings, cursor_sequential};
+use crate::index::search::{cursor_passes, cursor_postings};
 use crate::index::state::Newest;
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::{PageId, Pages, Reader};
@@ -258,7 +258,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
                     self.phase = self.begin_sequential();
                 }
                 Phase::Sequential => {
-                    let row = cursor_sequential::next(&mut self.parts)?;
+                    let row = cursor_passes::next(&mut self.parts)?;
                     return Ok(row.map(|row| self.found(&row)));
                 }
                 Phase::Second => {
@@ -335,8 +335,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
         }
     }
 
-    /// Continues the walk until it has the rows of `k` nodes. If that is too expensive, continues
-    /// with postings.
+    /// Walks on for the rows of `k` nodes, or reads postings if that is too expensive.
     fn widen(&mut self, k: usize) -> Result<(), Error> {
         let CursorParts { state, reader, walk, met, options, stats, .. } = &mut self.parts;
         walk.widen(k, state, reader, options, met, stats)?;
@@ -365,7 +364,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
     }
 
     fn begin_sequential(&mut self) -> Phase {
-        cursor_sequential::begin(&mut self.parts);
+        cursor_passes::begin(&mut self.parts);
         Phase::Sequential
     }
 
@@ -391,8 +390,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
         self.parts.page_reads()
     }
 
-    /// Approximate memory of the rows and candidates of this search, in bytes. Buffers may be
-    /// larger.
+    /// Approximate bytes of the rows and candidates of this search. Buffers may be larger.
     pub fn memory_bytes(&self) -> usize {
         self.parts.memory_bytes()
     }

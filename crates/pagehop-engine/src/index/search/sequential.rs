@@ -1,5 +1,5 @@
 //! The last phase of a cursor that has reached its limit of memory: every page is read, in order
-//! (`cursor_sequential.rs`).
+//! (`cursor_passes.rs`).
 //!
 //! A pass over the pages keeps the nearest rows of those that come after the pass before, as many
 //! as the memory has room for, and returns them in order of distance. Then the next pass begins. So
