@@ -22,7 +22,7 @@ use crate::log::versions::{News, Versions};
 use crate::options::{Io, OpenOptions};
 use crate::process::attach::{self, Attached};
 use crate::process::locks::IndexLocks;
-use crate::process::shared::Shared;
+use crate::process::shared_words::Shared;
 use crate::read_side::ReadSide;
 use crate::writer::Writer;
 

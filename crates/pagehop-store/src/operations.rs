@@ -8,8 +8,8 @@ use pagehop_engine::{
     RowId, RowIds,
 };
 
+use crate::atomic_change::within;
 use crate::build::new_file::NewIndexFile;
-use crate::change::within;
 use crate::index_file::IndexFile;
 use crate::options::OpenOptions;
 use crate::vacuum;

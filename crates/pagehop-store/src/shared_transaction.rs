@@ -15,7 +15,7 @@ use pagehop_engine::page::ChangeStep;
 use pagehop_engine::{BODY_BYTES, Error, PAGE_BYTES, PageId, PagesMut, Reader, STEP_PAGES};
 use pagehop_kernels::prefetch;
 
-use crate::changes::{Body, Changes, TransactionReader, new_body, too_many_pages, transaction_is_full};
+use crate::changed_pages::{Body, Changes, TransactionReader, new_body, too_many_pages, transaction_is_full};
 use crate::log::dirty::PageHasher;
 use crate::read_side::ReadSide;
 use crate::reader::FileReader;

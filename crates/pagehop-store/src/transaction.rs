@@ -10,12 +10,14 @@ use pagehop_engine::{
     BODY_BYTES, Error, HOST_HEADER_BYTES, PAGE_BYTES, PageId, PagesMut, Reader, STEP_PAGES, SharedPages,
 };
 
-use crate::changes::{Body, Changes, TransactionReader, ZEROS, new_body, too_many_pages, transaction_is_full};
+use crate::changed_pages::{
+    Body, Changes, TransactionReader, ZEROS, new_body, too_many_pages, transaction_is_full,
+};
 use crate::checkpoint::checkpoint;
+use crate::commit;
 use crate::process::snapshots;
 use crate::reader::FileReader;
 use crate::shared_transaction::{Member, Overlay};
-use crate::write;
 use crate::writer::Turn;
 
 /// A writer's changes to an index, which become visible and durable together with
@@ -74,8 +76,8 @@ impl<'p> Transaction<'p> {
         let commit = self.commit_number();
         let changes = &self.changes;
         let body_of = |page| changes.get(page).unwrap_or(&ZEROS);
-        let entries = write::append(&mut self.turn, &changed, self.page_count, self.threads, body_of)?;
-        write::publish(&mut self.turn, &entries, commit, self.page_count, body_of);
+        let entries = commit::append(&mut self.turn, &changed, self.page_count, self.threads, body_of)?;
+        commit::publish(&mut self.turn, &entries, commit, self.page_count, body_of);
         Ok(())
     }
 
@@ -232,7 +234,7 @@ mod tests {
         let mut changed: Vec<u32> = changes.places.keys().copied().collect();
         changed.sort_unstable_by_key(|&page| std::cmp::Reverse(page));
         let body_of = |page| changes.get(page).unwrap_or(&ZEROS);
-        let entries = write::append(&mut transaction.turn, &changed, page_count, 1, body_of).unwrap();
+        let entries = commit::append(&mut transaction.turn, &changed, page_count, 1, body_of).unwrap();
         let (commit, shared) = (transaction.turn.state.end, &writer.read.versions.shared);
         shared.begin(commit);
         for (at, entry) in entries.iter().take(shown).enumerate() {

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pagehop_engine::{Error, Index, OnProgress, Progress, VacuumReport};
 
-use crate::change::within;
+use crate::atomic_change::within;
 use crate::index_file::IndexFile;
 
 /// Dead nodes that one transaction of a vacuum removes: few enough that its pages fit in memory,

@@ -24,7 +24,7 @@ pub(crate) struct Writer {
     pub(crate) auto_vacuum: Option<f32>,
     /// Dead rows when an automatic vacuum found that all wait for readers; 0 if the last did not.
     pub(crate) waiting_rows: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<LogState>,
     pub(crate) log_bytes_written: AtomicU64,
     pub(crate) page_bytes_written: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
@@ -35,7 +35,7 @@ pub(crate) struct Writer {
 pub(crate) struct Turn<'p> {
     pub(crate) read: &'p ReadSide,
     pub(crate) writer: &'p Writer,
-    pub(crate) state: MutexGuard<'p, State>,
+    pub(crate) state: MutexGuard<'p, LogState>,
 }
 
 /// What page 0 of the index file implies for the log.
@@ -50,7 +50,7 @@ pub(crate) enum Naming {
 }
 
 /// The state of the log, as the writer knows it.
-pub(crate) struct State {
+pub(crate) struct LogState {
     /// The log's header; `None` until the first commit makes the log.
     pub(crate) header: Option<Header>,
     /// Where the log begins and ends.
@@ -79,7 +79,7 @@ impl Writer {
         let start = recovered.end_start();
         let header = recovered.header;
         let reserved = header.as_ref().map_or(0, |header| header.offset(recovered.end.lsn));
-        let state = State {
+        let state = LogState {
             naming: if header.is_some() { Naming::Named } else { Naming::Unnamed },
             header,
             start,
@@ -123,7 +123,7 @@ impl Writer {
         Turn { read, writer: self, state: self.state() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LogState> {
         // A panic in the middle of a commit is in `broken`.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -29,7 +29,7 @@ use crate::log::found::Found;
 use crate::log::log_file::{Header, Log};
 use crate::log::recover::{Recovered, recover};
 use crate::log::versions::{News, Versions};
-use crate::process::shared::Shared;
+use crate::process::shared_words::Shared;
 use crate::read_side::ReadSide;
 
 /// Pages of the log's records between two reports of progress.

@@ -17,7 +17,7 @@ use crate::log::block::{self, End, Entry};
 use crate::log::dirty::{Dirty, note};
 use crate::log::found::Found;
 use crate::log::log_file::{Header, Log};
-use crate::process::shared::Shared;
+use crate::process::shared_words::Shared;
 
 /// The result of recovery; the table of newest changes has the rest.
 pub(crate) struct Recovered {

@@ -28,7 +28,7 @@ use crate::log::log_file::Log;
 use crate::log::record::{self, CHAIN_MAX, Kind};
 use crate::log::recover::recover;
 use crate::process::attach;
-use crate::process::shared::Shared;
+use crate::process::shared_words::Shared;
 
 /// The index file, its log, and the table with the newest version of each page.
 pub(crate) struct Versions {

@@ -20,7 +20,7 @@ use crate::disk::location::{Location, SHARED};
 use crate::header::Identity;
 use crate::process::locks::IndexLocks;
 use crate::process::mapping::{self, Words};
-use crate::process::shared::{
+use crate::process::shared_words::{
     AT_DEVICE, AT_IDENTITY, AT_INODE, AT_MAGIC, AT_VERSION, Attachment, HEAD_BYTES, LOCK_PROCESS, MAGIC, PROCESSES,
     Shared, VERSION, give_space,
 };

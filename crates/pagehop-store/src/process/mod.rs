@@ -4,5 +4,5 @@
 pub(crate) mod attach;
 pub(crate) mod locks;
 pub(crate) mod mapping;
-pub(crate) mod shared;
+pub(crate) mod shared_words;
 pub(crate) mod snapshots;

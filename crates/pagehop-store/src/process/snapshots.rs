@@ -13,7 +13,7 @@
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::process::shared::{PROCESSES, Shared};
+use crate::process::shared_words::{PROCESSES, Shared};
 
 /// Word of the head with the number of slots that were ever used.
 const AT_SLOTS_USED: usize = 40;
