@@ -42,7 +42,7 @@ OF_VERSIONS = ("oltp", "inserts")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Does what the command line says; gives the exit code."""
+    """Runs the command line; returns the exit code."""
     args = _parser().parse_args(arguments)
     try:
         for file in getattr(args, "engine", []):
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("\npagehop-lab: interrupted; what was measured is kept, the same command goes on", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of the tables has seen enough.
+        # The reader of the output has closed it.
         sys.stderr.close()
         return 0
 
@@ -277,7 +277,7 @@ def _site(args: argparse.Namespace) -> int:
 
 
 def _kept() -> Path:
-    """The runs of a site that names none: of the repository, or those that are here."""
+    """The default runs of a site: those of the repository, or those in the current folder."""
     found = next((folder for folder in (KEPT, RUNS) if folder.is_dir()), None)
     if found is None:
         raise StoreError(f"there are no kept runs beside this lab and no {RUNS} here: name the folders of runs")

@@ -1,5 +1,5 @@
-//! Audits: measures which recall searches find now. On demand, and by VACUUM where enough has
-//! changed: it calibrates an index again whose searches find less than they are asked for.
+//! Audits: measures which recall searches find now. This happens on demand, and in VACUUM if enough
+//! rows have changed. VACUUM calibrates an index again if its searches find less than their target.
 
 use pagehop_engine::{Audit, CALIBRATED_ROWS_MIN, Effort, Error, Info, OnProgress, Progress, RecallReport};
 use pgrx::pg_sys;
@@ -15,7 +15,7 @@ const SAMPLES: usize = 200;
 /// one in five the index is calibrated without an audit.
 const CHANGED_SHARE: u64 = 10;
 
-/// Fewest and most rows of an index that are queries of one measurement.
+/// Fewest and most rows of an index that one measurement takes as queries.
 const SAMPLES_MIN: u64 = 12;
 const SAMPLES_MAX: u64 = 100_000;
 
@@ -42,7 +42,7 @@ pub(crate) unsafe fn measure(
     let info = open.info()?;
     let query_bytes = memory::query_bytes(info.dim, k, info.rows);
     let samples = match queries {
-        // The rest would be the same rows again, or more than is needed to tell a recall.
+        // More queries would repeat rows, or exceed the number that measures a recall.
         None => (memory::limit_bytes() / query_bytes).clamp(SAMPLES_MIN, SAMPLES_MAX).min(samples as u64),
         Some(_) => 0,
     };
@@ -61,7 +61,7 @@ pub(crate) unsafe fn measure(
     Ok((info, report))
 }
 
-/// The recall that searches of this session are to find; `None` if other settings say how they go.
+/// The target recall of this session's searches; `None` if they use other settings.
 ///
 /// # Safety
 ///
@@ -75,7 +75,7 @@ unsafe fn wanted(index: pg_sys::Relation, info: &Info) -> Option<f32> {
 }
 
 /// Audits an index if enough has changed since it was last measured. If its searches find less than
-/// they are asked for, it is calibrated and audited again, and the log says so. An index that was
+/// their target, it is calibrated and audited again, and the log has a message. An index that was
 /// calibrated by a user's queries is left alone: rows are no substitute for them.
 ///
 /// # Safety
@@ -106,7 +106,8 @@ pub(crate) unsafe fn changed_index(index: pg_sys::Relation, wait: &mut dyn FnMut
     unsafe {
         let Some(found) = undisturbed(index, &mut wait_and_go_on)? else { return Ok(()) };
         let open = open_indexes::open(index)?;
-        // What no search of the last calibration reached, another would not reach either.
+        // A recall that no search of the last calibration reached would not be reached by another
+        // one either.
         let reached = open.options(K, &Effort::Recall(target))?.reach.of(target);
         if !found.misses(reached) {
             return Ok(());
@@ -126,8 +127,8 @@ pub(crate) unsafe fn changed_index(index: pg_sys::Relation, wait: &mut dyn FnMut
     Ok(())
 }
 
-/// The audit of an index by its rows; `None` if an insertion trained it in the time, so that there
-/// is another graph, or if its rows went.
+/// The audit of an index by its rows; `None` if an insertion trained it during this time, so that
+/// there is another graph, or if no row is left.
 ///
 /// # Safety
 ///

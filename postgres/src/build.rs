@@ -1,10 +1,10 @@
 //! `ambuild`: the table is read once, the engine builds from what was read, its pages go to the
 //! buffer manager and then to the log.
 //!
-//! A build stays within `maintenance_work_mem`. What does not fit is put aside in temporary files.
-//! If there is no room even for the few hundred bytes that stay of each row, the graph is built
-//! over a sample of them, and the others are added to it one by one, as INSERT would, but without
-//! the log.
+//! A build stays within `maintenance_work_mem`. Rows that do not fit are put aside in temporary
+//! files. If there is no room even for the few hundred bytes that stay of each row, the graph is
+//! built over a sample of them, and the others are added to it one by one, as INSERT would, but
+//! without the log.
 
 use std::ops::ControlFlow;
 
@@ -61,7 +61,7 @@ pub(crate) unsafe extern "C-unwind" fn ambuild(
     result.into_pg()
 }
 
-/// `ambuildempty`: the index that an unlogged one becomes again after a crash.
+/// `ambuildempty`: the empty index that replaces an unlogged one after a crash.
 #[pg_guard]
 pub(crate) unsafe extern "C-unwind" fn ambuildempty(index: pg_sys::Relation) {
     // SAFETY: PostgreSQL passes an open index of this access method.

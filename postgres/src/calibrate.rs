@@ -1,7 +1,8 @@
 //! Calibration: measures which settings reach which recall and stores that in the index, where
 //! `pagehop.recall` finds it.
 //!
-//! It happens at the end of a build, when an index has grown or changed much, and on demand.
+//! An index is calibrated at the end of its build, when it has grown or changed much, and on
+//! demand.
 
 use std::ops::ControlFlow;
 
@@ -88,8 +89,8 @@ pub(crate) unsafe fn changed_index(
 /// Measures with `queries`, or with rows of the index if there are none, and stores what was found:
 /// nothing, if the index has too few rows.
 ///
-/// Insertions go on while it measures. If one of them trains the model, the measurement is of a
-/// graph that is no more, whose pages may have other uses already: it begins again.
+/// Insertions go on while it measures. If one of them trains the model, the measured graph is
+/// replaced, and its pages may be in use again: the measurement begins again.
 ///
 /// # Safety
 ///
@@ -122,7 +123,8 @@ pub(crate) unsafe fn measure_and_store(
     }
 }
 
-/// Tells the graphs of an index apart: each training is of another number of rows.
+/// A number that identifies the graph of an index: the rows that it was trained on, which differ
+/// between trainings.
 pub(crate) fn graph(open: &OpenIndex) -> Result<u64, Error> {
     Ok(open.info()?.trained_rows)
 }

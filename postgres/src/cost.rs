@@ -2,6 +2,7 @@
 //! from then on. A scan with conditions on filter columns pays for a search among the rows that
 //! meet them, by a walk or by postings, as the engine chooses.
 
+use pagehop_engine::FilterPlan;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
@@ -12,23 +13,16 @@ use crate::options;
 /// both from the counters of searches with the default options.
 const HOPS_AT_LEAST: f64 = 10.0;
 const HOPS_PER_DOUBLING: f64 = 2.0;
-/// Operators that a hop costs as much as: it scores the edges of a node.
+/// Cost of a hop in operators: it scores the edges of a node.
 const OPERATORS_PER_HOP: f64 = 50.0;
 
-/// The pages of a walk grow with this power of the share of rows that meet the conditions, and the
-/// pages of nodes that are read where postings are: as in the engine's `filter_plan.rs`.
-const WALK_POWER: f64 = -0.75;
-const NODE_PAGES: f64 = 30.0;
-/// Postings of a leaf, about, and operators that their estimates cost as much as.
+/// Rows that a search by postings is assumed to return.
+const ROWS: usize = 10;
+/// Estimated postings of a leaf, and the cost of their estimates in operators.
 const POSTINGS_PER_LEAF: f64 = 80.0;
 const OPERATORS_PER_LEAF: f64 = 50.0;
-/// Of the leaves of one value a search reads all if they are fewer, and of more this many and this
-/// share, as in the engine's `filter_plan.rs`. Ranges of values are not told from single values.
-const LEAVES_WHOLE: f64 = 48.0;
-const LEAVES_NEAR: f64 = 24.0;
-const SHARE_NEAR: f64 = 0.25;
-/// The cost of what the index cannot do. It is not infinite: sums and differences of costs must
-/// stay numbers in plans above it.
+/// The cost of a query that the index cannot answer. It is not infinite: sums and differences of
+/// costs must stay numbers in plans above it.
 const IMPOSSIBLE: f64 = 1e30;
 
 /// `amcostestimate`.
@@ -59,8 +53,7 @@ pub(crate) unsafe extern "C-unwind" fn amcostestimate(
             || asks_for_no_vector(path)
             || asks_for_places(info)
         {
-            // Without an order there is nothing to search for, and an exact answer takes a look at
-            // every row.
+            // Without an order there is nothing to search for, and an exact answer reads every row.
             (*startup_cost, *total_cost) = (IMPOSSIBLE, IMPOSSIBLE);
             #[cfg(feature = "pg18")]
             {
@@ -72,9 +65,10 @@ pub(crate) unsafe extern "C-unwind" fn amcostestimate(
         pg_sys::get_tablespace_page_costs((*info).reltablespace, &raw mut random_page_cost, std::ptr::null_mut());
         let hops =
             (HOPS_AT_LEAST + HOPS_PER_DOUBLING * rows.log2()).max(options::search_list().unwrap_or(0) as f64);
-        let leaves = share * rows / POSTINGS_PER_LEAF;
-        let leaves = if leaves < LEAVES_WHOLE { leaves } else { LEAVES_NEAR + SHARE_NEAR * leaves };
-        let (walk, nodes) = (hops * share.max(1.0 / rows).powf(WALK_POWER), NODE_PAGES.max(hops).min(share * rows));
+        // Ranges of values are costed as single values.
+        let leaves = FilterPlan::leaves_read(share * rows / POSTINGS_PER_LEAF);
+        let walk = FilterPlan::walk_pages(hops, share.max(1.0 / rows));
+        let nodes = FilterPlan::node_pages(ROWS).max(hops).min(share * rows);
         let by_postings = !(*path).indexclauses.is_null() && leaves + nodes < walk;
         let (leaves, hops) = if by_postings { (leaves, nodes) } else { (0.0, walk) };
         let hops = hops.min(rows);
@@ -84,7 +78,7 @@ pub(crate) unsafe extern "C-unwind" fn amcostestimate(
         let per_hop = OPERATORS_PER_HOP * pg_sys::cpu_operator_cost;
         let per_leaf = OPERATORS_PER_LEAF * pg_sys::cpu_operator_cost;
         *startup_cost = fetched * random_page_cost + hops * per_hop + leaves * per_leaf;
-        // Postings lead to rows that are returned alone. A walk comes by the others, too.
+        // A scan by postings visits only rows that it returns. A walk also visits others.
         let (returned, visited) = (share * rows, if by_postings { share * rows } else { rows });
         let rest = (visited - hops).max(0.0);
         let per_row = per_hop + pg_sys::cpu_index_tuple_cost;
@@ -99,7 +93,7 @@ pub(crate) unsafe extern "C-unwind" fn amcostestimate(
 #[cfg(feature = "pg18")]
 const DISABLED: i32 = 1000;
 
-/// The share of rows that meet the conditions that the index looks at.
+/// The share of rows that meet the conditions on filter columns.
 ///
 /// # Safety
 ///
@@ -118,9 +112,9 @@ unsafe fn share(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::IndexPath) ->
     }
 }
 
-/// Whether the places of rows in the table (`ctid`) are asked for, as `FOR UPDATE` does, in strict
-/// order. The executor forgets them where it puts rows back in order: the rows would not be locked,
-/// and `ctid` would be that of no row.
+/// Whether the query needs the places of rows in the table (`ctid`), as `FOR UPDATE` does, in
+/// strict order. The executor loses them when it reorders rows: the rows would not be locked, and
+/// `ctid` would be that of no row.
 ///
 /// # Safety
 ///
@@ -140,7 +134,7 @@ unsafe fn asks_for_places(info: *mut pg_sys::IndexOptInfo) -> bool {
     }
 }
 
-/// Whether rows without a vector are asked for, which no index has.
+/// Whether the query wants rows without a vector, which no index has.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! What the access method can do and which function does it: PostgreSQL reads it from here.
+//! The table of the access method's properties and callbacks, which PostgreSQL reads.
 
 use std::sync::OnceLock;
 
@@ -11,8 +11,7 @@ use crate::{build, cost, insert, parameters, progress, rows::opclass, scan, vacu
 /// index only.
 const VACUUM_OPTIONS: u32 = pg_sys::VACUUM_OPTION_PARALLEL_BULKDEL | pg_sys::VACUUM_OPTION_PARALLEL_CLEANUP;
 
-/// From PostgreSQL 19 on the routine is read as long as the process lives; before, the caller frees
-/// it.
+/// PostgreSQL 19 reads the routine until the process ends; earlier versions free it.
 const IS_ROUTINE_KEPT: bool = pg_sys::PG_VERSION_NUM >= 190_000;
 
 #[doc(hidden)]
@@ -22,8 +21,8 @@ pub extern "C-unwind" fn pg_finfo_pagehop_handler() -> *const pg_sys::Pg_finfo_r
     &raw const RECORD
 }
 
-/// The handler of `CREATE ACCESS METHOD`. Every field is said, so that a new version of PostgreSQL
-/// cannot add one unseen.
+/// The handler of `CREATE ACCESS METHOD`. Every field is set by name, so that a field of a new
+/// version of PostgreSQL is an error of the compiler.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn pagehop_handler(_call: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
@@ -54,7 +53,7 @@ pub extern "C-unwind" fn pagehop_handler(_call: pg_sys::FunctionCallInfo) -> pg_
         // Builds use threads of the backend, not parallel workers.
         amcanbuildparallel: false,
         amcaninclude: false,
-        // For a vacuum of it: that needs none.
+        // For a vacuum of the index, which needs no such memory.
         amusemaintenanceworkmem: false,
         amsummarizing: false,
         amparallelvacuumoptions: VACUUM_OPTIONS as u8,

@@ -1,10 +1,10 @@
 //! Interrupts that are held back while the engine trains: a cancel ends the training first, so that
 //! insertions no longer write into the new graph, and then the statement.
 //!
-//! They are served between two parts of the work ([`HeldInterrupts::look`]), and while it waits for
-//! a lock of the index ([`HeldInterrupts::serve`]), which another session may hold for long. The
-//! error of a cancel is kept until the engine has ended the training. No other error can come from
-//! an interrupt there, and all other errors are raised at once.
+//! Interrupts are served between two parts of the work ([`HeldInterrupts::look`]), and while the
+//! training waits for a lock of the index ([`HeldInterrupts::serve`]), which another session may
+//! hold for long. The error of a cancel is kept until the engine has ended the training. No other
+//! error can come from an interrupt there, and all other errors are raised at once.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -14,9 +14,9 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::panic::CaughtError;
 use pgrx::prelude::*;
 
-/// While it lives, a cancel does not end the statement at once.
+/// While this value lives, a cancel does not end the statement at once.
 pub(crate) struct HeldInterrupts {
-    /// What ends the statement.
+    /// The error that ends the statement.
     cause: RefCell<Option<CaughtError>>,
 }
 
@@ -48,7 +48,7 @@ impl HeldInterrupts {
         self.cause.borrow().is_some() || unsafe { pg_sys::ProcDiePending } != 0
     }
 
-    /// Does `work`, which may serve interrupts; `None` if one of them is to end the statement.
+    /// Runs `work`, which may serve interrupts; `None` if one of them is to end the statement.
     pub(crate) fn serve<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         // SAFETY: a number of this backend.
         let held = unsafe { pg_sys::InterruptHoldoffCount };
@@ -77,7 +77,7 @@ impl HeldInterrupts {
         self.serve(work)
     }
 
-    /// Ends the statement with what was kept for it, or the session, if it is to end.
+    /// Raises the kept error, which ends the statement; or ends the session, if it is to end.
     pub(crate) fn end_statement(&self) {
         // SAFETY: `hold` has added to the number, and the error that follows sets it to 0.
         unsafe { pg_sys::InterruptHoldoffCount -= 1 };
@@ -99,7 +99,7 @@ impl Drop for HeldInterrupts {
     }
 }
 
-/// Another `lock_timeout`, while it lives; waits that begin then have it.
+/// Sets another `lock_timeout` while it lives. Waits that begin in this time use it.
 struct LockTimeout {
     before: i32,
 }
@@ -122,7 +122,7 @@ impl Drop for LockTimeout {
     }
 }
 
-/// Whether an error is that of an interrupt: of a cancel or a timeout.
+/// Whether an error comes from an interrupt: a cancel or a timeout.
 fn ends_statement(error: &CaughtError) -> bool {
     let CaughtError::PostgresError(report) = error else { return false };
     let code = report.sql_error_code();

@@ -13,12 +13,15 @@
 //! | `audit.rs` | measures the recall of searches, and has an index calibrated that misses it |
 //! | `calibrate.rs` | measures what each recall takes and stores it |
 //! | `train.rs` | builds an index again that has grown far beyond its model |
+//! | `options.rs` | the settings of a session |
 //! | `pages/` | the engine's page contract on buffers and generic WAL; open indexes |
 //! | `rows/` | vectors, operator classes, and where a build keeps its rows |
+//! | `temp_files.rs` | temporary files of a build |
+//! | `parameters.rs`, `progress.rs`, `sql_function.rs` | storage parameters; progress of a build; exports of SQL functions |
+//! | `held_interrupts.rs`, `signals.rs`, `lists.rs`, `errors.rs` | interrupts, signals, PostgreSQL's lists, errors |
 //!
-//! A room imports only rooms below it in this list. `options.rs`, `parameters.rs`, `errors.rs`,
-//! `held_interrupts.rs`, `lists.rs`, `progress.rs`, `signals.rs` and `sql_function.rs` serve them
-//! all.
+//! A room imports only rooms below it in this list, and a test holds that
+//! (`crates/pagehop-engine/tests/house/rooms.rs`).
 
 use std::ffi::CStr;
 
@@ -47,7 +50,7 @@ mod validate;
 
 pgrx::pg_module_magic!(name = c"pagehop", version = VERSION);
 
-/// What `pg_get_loaded_modules()` shows of the library that a session has loaded.
+/// Version that `pg_get_loaded_modules()` shows for the loaded library.
 const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
     Ok(version) => version,
     Err(_) => panic!("a version has no zero byte"),

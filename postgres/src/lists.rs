@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys;
 
-/// The pointers in a list.
+/// The pointers of a list.
 ///
 /// # Safety
 ///

@@ -1,5 +1,4 @@
-//! Storage parameters of an index: the recall that its searches are to have where a session asks
-//! for none.
+//! Storage parameters of an index: the recall of its searches if the session sets none.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,17 +8,18 @@ use pgrx::prelude::*;
 
 use crate::errors;
 
-/// A recall of 1 takes a plan without the index, which a session alone asks for.
+/// A recall of 1 takes a plan without the index, which only a session can set.
 const RECALL_MAX: f64 = 0.9999;
 
-/// The kind of the parameters, which PostgreSQL gives out when the library is loaded.
+/// The number of the kind of parameters, which PostgreSQL assigns when the library is loaded.
 static KIND: AtomicU32 = AtomicU32::new(0);
 
-/// What PostgreSQL keeps of them with an open index. The first four bytes are their length.
+/// The parameters as PostgreSQL keeps them with an open index. The first four bytes are their
+/// length.
 #[repr(C)]
 struct Parameters {
     length: i32,
-    /// 0 if it is not set.
+    /// The recall; 0 if it is not set.
     recall: f64,
 }
 
@@ -53,8 +53,7 @@ pub(crate) unsafe fn recall(index: pg_sys::Relation) -> Option<f32> {
 }
 
 /// `amoptions`. Degree and effort of a build follow from the dimension, so there is nothing else to
-/// set. A parameter that would change nothing is refused, not ignored: pgvector's are what people
-/// try first.
+/// set. Other parameters are refused, not ignored: users often try those of pgvector first.
 #[pg_guard]
 pub(crate) unsafe extern "C-unwind" fn amoptions(given: pg_sys::Datum, validate: bool) -> *mut pg_sys::bytea {
     if validate && !given.is_null() {

@@ -1,4 +1,4 @@
-//! What `pg_stat_progress_create_index` shows of a build.
+//! The progress of a build in `pg_stat_progress_create_index`.
 
 use std::ffi::{CStr, c_char};
 
@@ -9,8 +9,8 @@ use pgrx::prelude::*;
 /// Phase of the table scan, the only one that is not the engine's.
 pub(crate) const SCAN: i64 = 2;
 
-/// The engine's phases and what users read; their numbers follow that of the scan. Number 1 is
-/// PostgreSQL's own.
+/// The engine's phases and their names for users; their numbers follow that of the scan. Number 1
+/// is PostgreSQL's own.
 const PHASES: [(&str, &CStr); 16] = [
     ("read", c"surveying rows"),
     ("train", c"training centroids"),

@@ -11,12 +11,12 @@ use std::mem::MaybeUninit;
 
 /// All signals are blocked while this lives, but within [`Signals::delivered`].
 pub(crate) struct Signals {
-    /// The mask to return to.
+    /// The signal mask to restore.
     before: libc::sigset_t,
 }
 
 impl Signals {
-    /// Blocks them.
+    /// Blocks all signals.
     pub(crate) fn block() -> Self {
         let mut all = MaybeUninit::uninit();
         // SAFETY: `sigfillset` initializes the set.
@@ -27,7 +27,7 @@ impl Signals {
         Self { before: set_mask(&all) }
     }
 
-    /// Blocks none: for a build by this thread alone.
+    /// Blocks no signals: for a build by this thread alone.
     pub(crate) fn leave() -> Self {
         let mut none = MaybeUninit::uninit();
         let mut now = MaybeUninit::uninit();
@@ -60,7 +60,7 @@ impl Drop for Signals {
     }
 }
 
-/// Gives this thread another mask; the old one.
+/// Sets the signal mask of this thread; returns the old one.
 fn set_mask(mask: &libc::sigset_t) -> libc::sigset_t {
     let mut old = MaybeUninit::uninit();
     // SAFETY: both point to sets, and the call initializes the second; it fails only for an unknown

@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use pagehop_engine::{Error, Scratch, ScratchFile};
 use pgrx::pg_sys;
 
-/// Temporary tablespaces that are looked at.
+/// Largest number of temporary tablespaces that are used.
 const TABLESPACES_MAX: usize = 64;
 
 /// A file that is written from its beginning to its end, then read.
@@ -23,20 +23,20 @@ impl TempFile {
         Self(unsafe { pg_sys::BufFileCreateTemp(false) })
     }
 
-    /// Writes bytes behind those that were written or read last.
+    /// Writes bytes after those that were written or read last.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         let from: *const c_void = bytes.as_ptr().cast();
         // SAFETY: the file is open, and the slice has this many bytes.
         unsafe { pg_sys::BufFileWrite(self.0, from, bytes.len()) }
     }
 
-    /// Goes to byte `at`; false if the file ends before.
+    /// Moves to byte `at`; `false` if the file ends before it.
     pub(crate) fn seek(&mut self, at: u64) -> bool {
         // SAFETY: the file is open, and a position that it does not have is refused.
         unsafe { pg_sys::BufFileSeek(self.0, 0, at as pg_sys::off_t, libc::SEEK_SET) == 0 }
     }
 
-    /// Fills `bytes` with those that follow, which were written.
+    /// Fills `bytes` with the next bytes of the file, which must have been written.
     pub(crate) fn read(&mut self, bytes: &mut [u8]) {
         let to: *mut c_void = bytes.as_mut_ptr().cast();
         // SAFETY: the file is open, and the slice has room for this many bytes.
@@ -71,14 +71,14 @@ impl ScratchFile for TempFile {
 
 /// Makes the scratch files of a build.
 pub(crate) struct TempFiles {
-    /// Where they will lie, in turns.
+    /// The folders of new files, which are used in turns.
     places: Vec<CString>,
-    /// Where the index lies.
+    /// The folder of the index.
     index_place: CString,
 }
 
 impl TempFiles {
-    /// For the build of `index`.
+    /// The temporary files of a build of `index`.
     ///
     /// # Safety
     ///
@@ -113,7 +113,7 @@ impl Scratch for TempFiles {
     }
 }
 
-/// Bytes that files in a folder can take, if the system says.
+/// Bytes that files in a folder can take, if the system reports it.
 fn free_bytes(folder: &CString) -> Option<u64> {
     let mut found = MaybeUninit::<libc::statvfs>::uninit();
     // SAFETY: the path ends with a zero, and the call fills in what it returns 0 for.
@@ -129,7 +129,7 @@ fn temp_tablespaces() -> Vec<pg_sys::Oid> {
     unsafe {
         pg_sys::PrepareTempTablespaces();
         let count = pg_sys::GetTempTablespaces(spaces.as_mut_ptr(), TABLESPACES_MAX as c_int);
-        // None is named where the database's own is meant.
+        // InvalidOid stands for the database's own tablespace.
         let named =
             |space: pg_sys::Oid| if space == pg_sys::InvalidOid { pg_sys::MyDatabaseTableSpace } else { space };
         spaces[..count.max(1) as usize].iter().map(|space| named(*space)).collect()

@@ -59,7 +59,8 @@ pub(crate) unsafe fn grown_index(
         }
         has_room
     };
-    // Their ids take memory, too, and are more where rows share nodes.
+    // The ids of the rows take memory, too, and there are more of them than nodes if rows share
+    // nodes.
     if !has_room(open.info()?.rows as usize) {
         return Ok(false);
     }
@@ -89,7 +90,7 @@ pub(crate) unsafe fn grown_index(
         open.train_beside(&mut rows.source(all, &signals)?, budget.of_engine(count), &mut host, &mut go_on);
     host.held = None;
     drop(signals);
-    // A training that another one has overtaken is not an error, and a cancel counts then, too.
+    // A training that another one has overtaken is not an error. A cancel still counts then.
     if held.is_ended() {
         held.end_statement();
     }
@@ -103,8 +104,8 @@ pub(crate) unsafe fn grown_index(
     Ok(trained)
 }
 
-/// Says that memory has no room for a training, which takes `megabytes`: to the user of a VACUUM,
-/// or in the log.
+/// Reports that memory has no room for a training, which takes `megabytes`: to the user of a
+/// VACUUM, or in the log.
 fn say_no_room(name: &str, megabytes: u64) {
     let message = format!(
         "index \"{name}\" has grown beyond its model, and maintenance_work_mem has no room to train it again"
@@ -135,17 +136,17 @@ pub(crate) fn count_own_snapshot() {
     }
 }
 
-/// The table, for the engine.
+/// The table, as the engine's host.
 struct Host<'w> {
     index: pg_sys::Relation,
     heap: pg_sys::Relation,
     info: *mut pg_sys::IndexInfo,
     temp_files: TempFiles,
-    /// Sleeps as the cost limits of vacuum say.
+    /// Sleeps as the cost limits of vacuum require.
     wait: &'w mut dyn FnMut(),
-    /// Turns that were alone.
+    /// Number of turns so far that had to be alone.
     alone: u32,
-    /// While the engine trains.
+    /// The interrupts that are held while the engine trains.
     held: Option<Rc<HeldInterrupts>>,
     ring: pg_sys::BufferAccessStrategy,
 }
@@ -207,8 +208,8 @@ impl Host<'_> {
         done
     }
 
-    /// Takes a turn after a cancel, as to give the training up, if it need not wait long:
-    /// insertions can go on with a training that has ended, and the next vacuum gives it up.
+    /// Takes a turn after a cancel, for example to give the training up, unless that would wait
+    /// long: insertions can go on with a training that has ended, and the next vacuum gives it up.
     fn last_turn<T>(
         &self,
         held: &HeldInterrupts,

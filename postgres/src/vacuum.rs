@@ -20,20 +20,19 @@ use crate::pages::{open_indexes, writer};
 use crate::rows::vector;
 use crate::{audit, calibrate, errors, train};
 
-/// Time after which no further part is begun under one lock.
+/// Time after which no further part begins under the same lock.
 const HOLD: Duration = Duration::from_millis(5);
-/// Most pages that are read under one lock, and pages between two looks at the time.
+/// Most pages that are read under one lock, and pages between two tests of the time.
 const PAGES: u32 = 32;
 const PAGES_PER_LOOK: u32 = 4;
-/// Nodes taken out of the graph between two looks at the cost limits of vacuum.
+/// Nodes that are unlinked between two tests of the cost limits of vacuum.
 const NODES: u64 = 4;
-/// Nodes taken out of the graph before their slots are freed, and slots between two looks at the
-/// time.
+/// Nodes that are unlinked before their slots are freed, and slots between two tests of the time.
 const SLOTS: u64 = 128;
 const SLOTS_PER_LOOK: u64 = 32;
-/// Pages of unused graphs that are freed between two looks at the cost limits of vacuum.
+/// Pages of unused graphs that are freed between two tests of the cost limits of vacuum.
 const FREED: usize = 64;
-/// Most steps under one lock where they cannot be beside insertions.
+/// Most steps under one lock if they cannot run beside insertions.
 const STEPS: u64 = 16;
 
 /// The time under one lock.
@@ -62,7 +61,7 @@ pub(crate) unsafe extern "C-unwind" fn ambulkdelete(
     let callback = is_dead.expect("PostgreSQL passes a callback");
     let mut is_dead = |row_id: u64| {
         let Some(mut tid) = vector::tid(row_id) else {
-            let what = format!("it knows a row {row_id:#x}, which can be in no table");
+            let what = format!("row id {row_id:#x} is not a valid tid");
             // SAFETY: PostgreSQL keeps the index open.
             unsafe { errors::raise(index, Error::corrupt(PageId(0), what)) };
         };
@@ -98,8 +97,8 @@ unsafe fn remove(index: pg_sys::Relation, is_dead: &mut dyn FnMut(u64) -> bool) 
     };
     let mut total = RemoveReport { left: 0, removed };
     let mut page = 0;
-    // An insertion in between may train a small index, and write the graph, dead rows and all, to
-    // its end: this goes on to there.
+    // An insertion between two turns may train a small index and append a new graph with dead rows,
+    // so the loop reads up to the new end.
     // SAFETY: the caller keeps the index open.
     while page < unsafe { open_indexes::open(index)? }.pages().page_count() {
         delay();
@@ -156,7 +155,7 @@ pub(crate) unsafe extern "C-unwind" fn amvacuumcleanup(
     // SAFETY: PostgreSQL passes what `ambulkdelete` returned, if anything; else it was made above.
     unsafe {
         if !is_counted {
-            // Without a count the table's number of rows is the best estimate.
+            // Without a count, the table's number of rows is the best estimate.
             (*stats).estimated_count = true;
             (*stats).num_index_tuples = info.num_heap_tuples;
         }

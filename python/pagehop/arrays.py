@@ -1,4 +1,4 @@
-"""Arguments as users have them, as the engine takes them: checked and converted."""
+"""Converts users' arguments into the engine's form, and checks them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def abs_above(array: npt.NDArray[Any], bound: int) -> npt.NDArray[np.bool_]:
 
 
 def as_text(path: PathLike) -> str:
-    """`path` as text, which the system can open."""
+    """`path` as a text that the system can open."""
     try:
         text = os.fsdecode(path)
     except TypeError:

@@ -19,7 +19,7 @@ Column: TypeAlias = tuple[str, str, Any, npt.NDArray[np.uint8] | None]
 _INT_MAX = (1 << 63) - 1
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
-# What may hold the tags of a row.
+# The types that may hold the tags of a row.
 _SETS = (list, tuple, set, frozenset, np.ndarray)
 
 
@@ -45,7 +45,7 @@ class Condition:
         return Condition(("not", self._form))
 
     def _joined(self, word: str, other: Condition) -> Condition:
-        # Long chains stay flat.
+        # Chains of one operator stay flat.
         parts = [part for form in (self._form, other._form) for part in (form[1] if form[0] == word else [form])]
         return Condition((word, parts))
 
@@ -245,7 +245,7 @@ def _as_array(name: str, values: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.
 
 
 def _of_objects(name: str, values: list[Any], known: str | None) -> tuple[str, Any, npt.NDArray[np.uint8] | None]:
-    """Values of any types: the kind is that of all of them."""
+    """Values of any types; their kind must fit all of them."""
     plain = [None if _is_missing(value) else _plain(name, row, value) for row, value in enumerate(values)]
     missing = np.array([value is None for value in plain], dtype=np.bool_)
     kinds = {value[0] for value in plain if value is not None}
@@ -274,7 +274,7 @@ def _of_objects(name: str, values: list[Any], known: str | None) -> tuple[str, A
 
 
 def _plain(name: str, row: int, value: Any) -> tuple[str, Any]:
-    """The kind of a value, and the value in it."""
+    """The kind of a value, and the plain value."""
     if isinstance(value, _SETS):
         return ("tags", _as_tags(value, f"column '{name}', row {row}: "))
     value = _as_value(value, f"column '{name}', row {row}: ")

@@ -27,13 +27,13 @@ def check_search(k: Any, recall: Any, search_list: Any, slack: Any, beam_width: 
 
 
 def check_progress(progress: object) -> None:
-    """Refuses a progress callback that is none."""
+    """Refuses a progress callback that cannot be called."""
     if progress is not None and not callable(progress):
         raise ArgumentError(f"progress is {progress!r}, it must be callable")
 
 
 def as_payload(payload: Any, rows: int | None) -> list[bytes | None] | None:
-    """`payload` as bytes or None for each row; if `rows` is not None, for as many."""
+    """`payload` as bytes or None for each row; their number must be `rows`, unless that is None."""
     if payload is None:
         return None
     if isinstance(payload, (bytes, bytearray, memoryview)):

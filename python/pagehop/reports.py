@@ -168,7 +168,7 @@ class CheckReport(NamedTuple):
     reachable: int
     """Live nodes that a walk from the entry points reaches."""
     anchored: int
-    """Live nodes that it reaches along anchors alone: all of them."""
+    """Live nodes that such a walk reaches along anchors alone: all of them."""
 
 
 class AddReport(NamedTuple):

@@ -1,8 +1,8 @@
-"""A private cluster: a folder of data, a server over it, and what a test wants to do to them.
+"""A private cluster: a folder of data, a server over it, and operations for tests.
 
 Everything lies in one temporary folder that only the server's owner (and root) can enter. Its
-socket is in there, too, so who reaches the socket is let in as superuser; on the loopback address a
-password is asked for.
+socket is in there, too, so connections to the socket are those of a superuser; the loopback address
+requires a password.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Cluster:
         password_file = self.folder / "password"
         password_file.write_text(self.password)
         server_owner().own(password_file)
-        # 9.6 knows no other, and no long name of -N.
+        # 9.6 knows no other method, and not the long name of -N.
         method = "scram-sha-256" if server.major >= 10 else "md5"
         self._as_owner(
             "initdb", "-D", self.data, "-U", USER, "--no-locale", "--encoding=UTF8", "-N",
@@ -104,7 +104,7 @@ class Cluster:
         return self._process.pid
 
     def configure(self, settings: Mapping[str, Setting]) -> None:
-        """Sets what postgresql.conf knows, for the next start, beside what was set before."""
+        """Sets options of postgresql.conf for the next start, in addition to earlier ones."""
         self._settings |= settings
         file = self.data / _SETTINGS_FILE
         file.write_text("".join(f"{name} = {_quoted(value)}\n" for name, value in self._settings.items()))
@@ -120,7 +120,7 @@ class Cluster:
             if self._wait_until_ready():
                 return
             said = self.log.read_text(errors="replace")[logged:]
-            # Ports are free when they are chosen, and sometimes no more when they are used.
+            # A port that is free when it is chosen may be in use when the server starts.
             if "Address already in use" in said and attempt < _PORT_TRIES:
                 self.port = _free_port()
                 continue
@@ -149,12 +149,10 @@ class Cluster:
         self.start()
 
     def kill(self) -> None:
-        """SIGKILL to the server and to all of its processes: nothing of it gets to do anything
-        any more.
-        """
+        """Sends SIGKILL to the server and all of its processes at once."""
         if self._process is None:
             return
-        # The postmaster first: it would notice that children die.
+        # The postmaster first: it would notice that its children die.
         family = children(self._process.pid)
         self._process.kill()
         self._process.wait()
@@ -178,17 +176,17 @@ class Cluster:
     # ---- asking ----
 
     def dsn(self, database: str = USER) -> str:
-        """How libpq and psycopg connect over the private socket, as superuser and without a
-        password.
+        """The connection string for libpq and psycopg: the private socket, as superuser and without
+        a password.
         """
         return f"host={self.folder} port={self.port} user={USER} dbname={database}"
 
     def url(self, database: str = USER) -> str:
-        """How anything connects over the loopback address."""
+        """The URL for connections over the loopback address."""
         return f"postgresql://{USER}:{self.password}@127.0.0.1:{self.port}/{database}"
 
     def psql(self, sql: str, database: str = USER) -> str:
-        """What psql prints for `sql`: rows as lines, columns between bars, and nothing else."""
+        """The output of psql for `sql`: rows as lines, columns between bars, and nothing else."""
         flags = ["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]
         return run([self.server.bin / "psql", *flags, "-d", self.dsn(database)], stdin=sql).rstrip("\n")
 
@@ -199,7 +197,7 @@ class Cluster:
     # ---- replicas ----
 
     def basebackup(self, settings: Mapping[str, Setting] | None = None) -> Cluster:
-        """A cluster that does not run yet; once started it streams what happens here."""
+        """A replica of this cluster that does not run yet."""
         replica = Cluster.__new__(Cluster)
         replica._prepare(self.server)
         # The roles, and so the password, come with the data.
@@ -209,7 +207,7 @@ class Cluster:
         return replica
 
     def upgraded(self, server: Server) -> Cluster:
-        """A cluster of `server` that does not run yet, with what this one has, by pg_upgrade. This
+        """A cluster of `server` with the data of this one, by pg_upgrade. It does not run yet. This
         one is stopped.
         """
         self.stop()
@@ -229,7 +227,7 @@ class Cluster:
         return re.search(r"^Data page checksum version: +0$", said, re.MULTILINE) is None
 
     def wait_for_replay(self, replica: Cluster) -> None:
-        """Waits until a replica shows everything that was committed here so far."""
+        """Waits until a replica shows all commits so far of this cluster."""
         here = self.psql("SELECT pg_current_wal_flush_lsn()")
         there = f"SELECT pg_last_wal_replay_lsn() >= '{here}'"
         _wait(lambda: replica.psql(there) == "t", f"the replica did not come to {here}; its log ends with", replica)
@@ -245,7 +243,7 @@ class Cluster:
         self._process = serve(command, self.folder, self.log)
 
     def _wait_until_ready(self) -> bool:
-        """Whether the server takes connections, or ended."""
+        """Whether the server takes connections (True) or has ended."""
         otherwise = f"the server of {self.data} is not ready; its log ends with"
         _wait(lambda: not self.running or self._ready(), otherwise, self)
         if self.running:
@@ -254,7 +252,7 @@ class Cluster:
         return False
 
     def _ready(self) -> bool:
-        """What the postmaster says of itself in line 8 of its file, as pg_ctl reads it."""
+        """Whether line 8 of the postmaster's file says that it is ready, as pg_ctl reads it."""
         try:
             lines = (self.data / "postmaster.pid").read_text().splitlines()
         except OSError:

@@ -19,7 +19,7 @@ Settings = dict[str, str]
 Version = tuple[int, ...]
 
 REDO_MIB = 1024
-"""Of InnoDB, all files together; they are made when a server begins."""
+"""Size of InnoDB's redo log, all files together. The server creates them when it starts."""
 
 _SYNC = {"commit": "on", "second": "off", "none": "off"}
 _SYNCHRONOUS = {"commit": "full", "second": "normal", "none": "off"}
@@ -28,15 +28,15 @@ _FLUSH = {"commit": "1", "second": "2", "none": "0"}
 
 @dataclass(frozen=True)
 class Configuration:
-    """What is asked of a server, whichever it is."""
+    """The requested configuration of any server."""
 
     cache_mib: int = 256
     """Its own cache of pages."""
     durability: Durability = "second"
     page_bytes: int | None = None
-    """The size of its pages; its own without it."""
+    """The size of the server's pages; None for its default."""
     direct_io: bool = False
-    """Whether it reads and writes data past the kernel's cache."""
+    """Whether the server reads and writes data past the kernel's cache."""
 
     def settings(self, product: str, version: str) -> Settings:
         """The settings of a release under its own names.
@@ -57,7 +57,7 @@ def _postgres(wanted: Configuration, version: Version) -> Settings:
         "fsync": "off" if wanted.durability == "none" else "on",
         "max_wal_size": "4GB",
         "checkpoint_timeout": "30min",
-        # What happens by itself happens to one measurement and not to its neighbor.
+        # Background work would disturb one measurement and not the next.
         "autovacuum": "off",
         "max_connections": "60",
         "huge_pages": "off",
@@ -84,9 +84,9 @@ def _innodb(wanted: Configuration) -> Settings:
         # A new connection runs on the core of the server's first thread, as a process of PostgreSQL
         # would.
         "thread_cache_size": "0",
-        # MySQL has it on, MariaDB has not.
+        # The default is on in MySQL, off in MariaDB.
         "performance_schema": "0",
-        # Texts of bytes, as PostgreSQL has them without a locale.
+        # Texts are bytes, as in PostgreSQL without a locale.
         "character_set_server": "latin1",
         "collation_server": "latin1_bin",
     }
@@ -98,7 +98,7 @@ def _innodb(wanted: Configuration) -> Settings:
 def _mariadb(wanted: Configuration, version: Version) -> Settings:
     largest = 65536 if version >= (10, 1) else 16384
     _check_page("mariadb", wanted, version, largest)
-    # Two files before 10.5, of one size together.
+    # Before 10.5 there are two files, which share the size.
     return _innodb(wanted) | {"innodb_log_file_size": f"{REDO_MIB if version >= (10, 5) else REDO_MIB // 2}M"}
 
 
@@ -110,9 +110,9 @@ def _mysql(wanted: Configuration, version: Version) -> Settings:
     else:
         settings["innodb_log_file_size"] = f"{REDO_MIB // 2}M"
     if version >= (8,):
-        # Another protocol on a port of its own.
+        # MySQL's other protocol, which has a port of its own.
         settings["mysqlx"] = "0"
-        # MariaDB and older MySQL have it off by themselves.
+        # It is off by default in MariaDB and older MySQL.
         settings["disable_log_bin"] = "1"
     return settings
 
@@ -121,7 +121,7 @@ def _ferretdb(wanted: Configuration, version: Version) -> Settings:
     """Pragmas of the SQLite below it."""
     if wanted.direct_io:
         raise ServerMissingError(f"ferretdb {'.'.join(map(str, version))} has no direct I/O")
-    # Less than nothing is KiB, and of each connection.
+    # A negative value is in KiB, per connection.
     settings = {"cache_size": f"-{wanted.cache_mib << 10}", "synchronous": _SYNCHRONOUS[wanted.durability]}
     return settings if wanted.page_bytes is None else {"page_size": str(wanted.page_bytes), **settings}
 

@@ -13,7 +13,7 @@ from devserver.folder import SERVERS, made_once
 from devserver.processes import run
 from devserver.servers import GIVEN, SOURCES, Server
 
-# What a server was compiled with need not be what the compiler here understands.
+# The compiler of the server may have had options that the compiler here does not know.
 _FLAGS = ["CFLAGS=-O2 -fno-strict-aliasing -fwrapv", "with_llvm=no", "USE_PGXS=1"]
 
 

@@ -1,4 +1,4 @@
-"""What Debian has, in any of its releases: apt fetches it and checks it against Debian's signature.
+"""Packages of any Debian release: apt fetches them and checks them against Debian's signature.
 
 apt's lists and its cache lie in a folder of ours, so neither the machine's sources nor its packages
 change.

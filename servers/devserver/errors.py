@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class DevServerError(Exception):
-    """A server could not be got, built, started or asked."""
+    """A server could not be fetched, built, started or queried."""

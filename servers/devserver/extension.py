@@ -41,7 +41,7 @@ def cargo(server: Server, *arguments: str) -> int:
 
 
 def build_environment(server: Server) -> dict[str, str]:
-    """What pgrx must know: the server's headers, and a libclang that reads them.
+    """The environment of pgrx: the server's headers, and a libclang that reads them.
 
     Each server has a target folder of its own, for the bindings are made from its headers.
     """
@@ -67,8 +67,8 @@ def libclang() -> dict[str, str]:
         libraries.append(Path(wheel.submodule_search_locations[0]) / "native" / "libclang.so")
     if not libraries:
         return {}
-    # The wheel has the library alone. Headers such as stddef.h belong to a compiler: ours are
-    # gcc's.
+    # The wheel has the library alone. Headers such as stddef.h belong to a compiler: gcc's are
+    # used.
     headers = run(["gcc", "-print-file-name=include"], advice="apt-get install gcc").strip()
     given = os.environ.get("BINDGEN_EXTRA_CLANG_ARGS", "")
     return {

@@ -53,11 +53,11 @@ def install(name: str) -> Program:
 
 
 def _compile(file: Path, folder: Path) -> None:
-    """Go checks every module against the sums that the module itself brings."""
+    """Compiles it. Go checks every module against the checksums that the module itself has."""
     with zipfile.ZipFile(file) as module:
         module.extractall(folder / "module")
     (source,) = (folder / "module").glob("github.com/*/*")
-    # As its own build has it from git.
+    # FerretDB's own build takes the version from git.
     (source / "build/version/version.txt").write_text(f"{source.name.partition('@')[2]}\n")
     env = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
     command: list[str | Path] = [
@@ -84,7 +84,7 @@ class Instance(mongo.Database):
         self.program = program
         self.folder = Path(tempfile.mkdtemp(prefix=f"pagehop-{PRODUCT}-"))
         self.log = self.folder / "log"
-        # What pymongo takes for a socket ends so.
+        # pymongo recognizes a socket by this ending.
         self._socket = self.folder / "mongo.sock"
         self._data = self.folder / "data"
         self._data.mkdir()

@@ -1,4 +1,4 @@
-"""Where servers and what else is fetched are kept, and the rule that a half-done one is done again.
+"""The folders of servers and other fetched files; an unfinished folder is made again.
 
 Every server of ours has a folder in `.postgres`. A stamp is written into it when everything else is
 there; a folder without the stamp of the recipe that is wanted is emptied and made again.
@@ -19,9 +19,9 @@ CACHE = "PAGEHOP_CACHE"
 _CHECKOUT = Path(__file__).resolve().parents[2]
 IN_CHECKOUT = (_CHECKOUT / "lab" / "locks").is_dir()
 REPOSITORY = _CHECKOUT if IN_CHECKOUT else Path(os.environ.get(CACHE) or Path.home() / ".cache" / "pagehop")
-"""The checkout that this is in; the cache of this user where it is installed by itself."""
+"""The checkout that contains this file; if the package is installed, the cache of this user."""
 LOCKS = REPOSITORY / "lab" / "locks" if IN_CHECKOUT else Path(__file__).resolve().parents[1] / "pagehop_lab" / "locks"
-"""What is installed for engines and servers, with checksums."""
+"""The lock files of engines and servers, with checksums."""
 SERVERS = REPOSITORY / ".postgres"
 
 _STAMP = ".complete"

@@ -25,7 +25,7 @@ from devserver.processes import last_lines, run, serve, server_owner
 DATABASE = "lab"
 USER = "root"
 
-# What describes users and settings is made of these; MariaDB renamed them in 10.11.
+# Scripts that create the system tables; MariaDB renamed them in 10.11.
 _SYSTEM_TABLES = ("system_tables.sql", "performance_tables.sql", "system_tables_data.sql")
 _READY = "ready for connections"
 _SECONDS_MAX = 120
@@ -36,23 +36,23 @@ _PAGES_BUSY = 8
 
 @dataclass(frozen=True)
 class Program:
-    """A server that is here."""
+    """An installed server program."""
 
     product: str
     """mariadb or mysql."""
     version: str
-    """As the server says it, such as 11.8.6."""
+    """The version as the server reports it, such as 11.8.6."""
     command: tuple[str | Path, ...]
     """What starts it."""
     base: Path
     share: Path
-    """Where its messages and the tables of a new server are."""
+    """The folder of its messages and of the scripts for a new server."""
     initializes: bool = False
-    """Whether it makes the data of a new server itself, as MySQL does from 5.7 on."""
+    """Whether the program itself creates the data of a new server, as MySQL does from 5.7 on."""
 
 
 def checked(product: str, command: tuple[str | Path, ...], base: Path, share: Path) -> Program:
-    """The program, if it runs here; DevServerError with what it says if not."""
+    """The program, if it runs here; DevServerError with its output if not."""
     advice = f"the server does not run here; every folder above {base} must be open to its user"
     said = run([*command, "--version"], owner=server_owner(), advice=advice)
     version = said.partition(" Ver ")[2].split()[0].split("-")[0]
@@ -109,7 +109,7 @@ class Instance:
         return self._process.pid
 
     def configure(self, settings: Mapping[str, str]) -> None:
-        """Sets options for the next start, beside what was set before."""
+        """Sets options for the next start, in addition to earlier ones."""
         self._settings |= settings
 
     def start(self) -> None:
@@ -117,7 +117,7 @@ class Instance:
         if self.running:
             raise DevServerError("the server runs already")
         logged = self.log.stat().st_size if self.log.exists() else 0
-        # It ends when this process does, however that is.
+        # The server ends when this process does, in any case.
         ending = ["setpriv", "--pdeathsig", "KILL"]
         self._process = serve([*ending, *self._command(), f"--init-file={self._first}"], self.folder, self.log)
         late = time.monotonic() + _SECONDS_MAX
@@ -147,7 +147,7 @@ class Instance:
         """Ends the server and removes its folder."""
         atexit.unregister(self.remove)
         try:
-            # Its files are not wanted any more.
+            # Its files are not needed any more.
             self._end(signal.SIGKILL)
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -155,7 +155,7 @@ class Instance:
     # ---- asking ----
 
     def url(self) -> str:
-        """How the load generator connects."""
+        """The URL for the load generator."""
         return f"mysql://{USER}@/{DATABASE}?socket={self.socket}"
 
     def sysbench_options(self) -> list[str]:
@@ -164,7 +164,7 @@ class Instance:
         return ["--db-driver=mysql", *(f"--mysql-{name}={value}" for name, value in where.items())]
 
     def client_options(self) -> dict[str, Any]:
-        """How PyMySQL connects."""
+        """The options for PyMySQL."""
         return {"unix_socket": str(self.socket), "user": USER, "database": DATABASE}
 
     def connect(self) -> Any:
@@ -216,7 +216,7 @@ class Instance:
             f"--socket={self.socket}",
             f"--pid-file={self.folder / 'pid'}",
             f"--tmpdir={self.folder}",
-            # Debian's MySQL would want a folder of the machine's.
+            # Debian's MySQL would use a folder of the machine.
             f"--secure-file-priv={self.folder}",
             "--skip-networking",
             *(f"--{name.replace('_', '-')}={value}" for name, value in self._settings.items()),

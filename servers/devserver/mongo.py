@@ -1,4 +1,4 @@
-"""Servers that speak MongoDB's protocol: what they share, and running ones by their URLs."""
+"""Servers that speak MongoDB's protocol: their common part, and running ones by their URLs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Database:
         return self._url
 
     def command(self, name: str, value: Any = 1, **more: Any) -> dict[str, Any]:
-        """What the server answers to a command."""
+        """The server's answer to a command."""
         import pymongo.errors
 
         try:
@@ -44,7 +44,7 @@ class Database:
         return True
 
     def version(self) -> str:
-        """As the server says it; what others are below the protocol is theirs to say."""
+        """The version as the server reports it; subclasses add what is below the protocol."""
         told = self.command("buildInfo")
         ferretdb = told.get("ferretdb", {}).get("version") or told.get("ferretdbVersion")
         return f"FerretDB {ferretdb.removeprefix('v')}" if ferretdb else str(told["version"])
@@ -61,7 +61,7 @@ class Running(Database):
     pid: None = None
 
     def __init__(self, url: str, collection: str) -> None:
-        """`collection` will be ours. DevServerError if the URL is not of such a database."""
+        """`collection` is the lab's. DevServerError if the URL is not of such a database."""
         super().__init__(url)
         self._collection = collection
         self._made = False
@@ -74,7 +74,7 @@ class Running(Database):
         return self.answers()
 
     def start(self) -> None:
-        """Looks whether there is room for our collection."""
+        """Tests that the lab's collection does not exist yet."""
         found = self.command("listCollections", filter={"name": self._collection})
         if found["cursor"]["firstBatch"]:
             raise DevServerError(
@@ -84,7 +84,7 @@ class Running(Database):
         self._made = True
 
     def settle(self) -> None:
-        """Writes what is not written yet, where we may."""
+        """Writes changed pages to files, if that is permitted."""
         with contextlib.suppress(DevServerError):
             self.command("fsync")
 
@@ -99,14 +99,14 @@ def connected(url: str) -> Any:
     """A client of pymongo; leaving its context closes it."""
     import pymongo
 
-    # What is given here would win over the URL.
+    # An argument here would override the URL.
     limits: dict[str, Any] = {} if _LIMIT.lower() in url.lower() else {_LIMIT: 1000 * _SECONDS_MAX}
     return pymongo.MongoClient(url, **limits)
 
 
 def lent(client: Any) -> Any:
     """A connection of a client, logged in; `conn.get_conn` is its socket, used by no other code."""
-    # There is no public name for it; the version of pymongo is locked.
+    # pymongo has no public name for it; its version is locked.
     connection = client._conn_for_writes(None, "").__enter__()
     connection.conn.get_conn.settimeout(None)
     return connection

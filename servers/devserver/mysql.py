@@ -20,7 +20,7 @@ def install(name: str) -> innodb.Program:
         usr = tree.root / "usr"
         return innodb.checked(PRODUCT, tuple(tree.program("sbin/mysqld")), usr, usr / "share/mysql")
     base = unpacked(of, _unpack) / "package/server"
-    # It brings a library that not every system has.
+    # The package has a library that not every system has.
     command = ("env", f"LD_LIBRARY_PATH={base}", base / "mysqld")
     return innodb.checked(PRODUCT, command, base, base / "share")
 

@@ -22,14 +22,14 @@ class Recipe:
 
     major: int
     suite: str
-    """The Debian release that has this major version, now and in the years to come."""
+    """The Debian release that has this major version."""
 
 
 def unpack(recipe: Recipe, folder: Path) -> None:
     """Puts a server with pgvector and its headers into `folder`: 95 MB come over the network."""
     major = recipe.major
     wanted = [f"postgresql-{major}", f"postgresql-client-{major}", f"postgresql-{major}-pgvector"]
-    # Its headers are all that compiling takes. What it depends on is a whole compiler.
+    # Compiling takes only its headers. The dependencies of the package are a whole compiler.
     unpacked = tree.unpack(folder, recipe.suite, wanted, alone=[f"postgresql-server-dev-{major}"])
     programs = bin_folder(recipe, folder)
     kept = programs.with_name("programs")

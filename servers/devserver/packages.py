@@ -1,6 +1,6 @@
-"""What a machine must have to compile a server, from Debian's packages.
+"""Debian packages that a machine needs to compile a server.
 
-As root what is missing is installed; otherwise its names are in the error.
+As root, missing packages are installed; otherwise the error names them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from devserver.errors import DevServerError
 from devserver.processes import environment, run
 
-# Package: the program or the header by which its presence is known.
+# Each package, with the program or the header that shows its presence.
 _KNOWN_BY = {
     "build-essential": "make",
     "bison": "bison",
@@ -36,7 +36,7 @@ def need(packages: Iterable[str]) -> None:
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         raise DevServerError(f"missing packages; as root: apt-get install {names}")
     print(f"== installing Debian packages: {names}", file=sys.stderr)
-    # An old list of packages is good enough if it knows these.
+    # An old list of packages is sufficient if it has these.
     subprocess.run(["apt-get", "update", "-qq"], check=False)
     unasked = environment(DEBIAN_FRONTEND="noninteractive")
     run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing], env=unasked)

@@ -65,7 +65,7 @@ class Instance(Cluster):
         self._process = serve(["setpriv", "--pdeathsig", "QUIT", *command], self.folder, self.log)
 
     def _ready(self) -> bool:
-        # Before 10 the server says it in its log only.
+        # Before 10 only the server's log has it.
         return super()._ready() if self.server.major >= 10 else "ready to accept connections" in self.log_end()
 
     def sysbench_options(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Running programs: as which user, with what environment, and what is said when they fail.
+"""Running programs: their user, their environment, and the errors when they fail.
 
 A server refuses to run as root. As root, servers and the tools that write their files run as one of
 the users below; otherwise everything runs as the user who called.
@@ -28,11 +28,13 @@ class Owner:
     uid: int
     gid: int
     is_other: bool
-    """Whether this is not the user who called, so that programs must be started as another user."""
+    """Whether this is not the calling user, so that programs must be started as another user."""
 
     @property
     def user(self) -> int | None:
-        """With `group` and `groups`: what makes `subprocess` start a program as this user."""
+        """With `group` and `groups`: the arguments with which `subprocess` starts a program as this
+        user.
+        """
         return self.uid if self.is_other else None
 
     @property
@@ -44,14 +46,14 @@ class Owner:
         return [] if self.is_other else None
 
     def own(self, path: Path) -> None:
-        """Gives `path` to this user, and keeps everybody else out."""
+        """Gives `path` to this user, and denies access to all others."""
         path.chmod(0o700 if path.is_dir() else 0o600)
         os.chown(path, self.uid, self.gid)
 
 
 @cache
 def server_owner() -> Owner:
-    """The user who runs servers here."""
+    """The user that runs servers here."""
     if os.geteuid() != 0:
         own = pwd.getpwuid(os.geteuid())
         return Owner(own.pw_name, own.pw_uid, own.pw_gid, is_other=False)
@@ -113,7 +115,7 @@ def run(
 
 
 def serve(command: Sequence[str | Path], folder: Path, log: Path) -> subprocess.Popen[bytes]:
-    """Starts a server in `folder`, as its owner; what it says goes to the end of `log`."""
+    """Starts a server in `folder`, as its owner; its output is appended to `log`."""
     owner = server_owner()
     with log.open("ab") as said:
         return subprocess.Popen(
@@ -123,7 +125,7 @@ def serve(command: Sequence[str | Path], folder: Path, log: Path) -> subprocess.
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=subprocess.STDOUT,
-            # Ctrl-C is for us: the code that started the server tells it.
+            # Only the code that started the server handles Ctrl-C.
             start_new_session=True,
             user=owner.user,
             group=owner.group,
@@ -140,7 +142,7 @@ def _unreachable(program: Path, owner: Owner | None) -> DevServerError:
 
 
 def last_lines(text: str, count: int = _LINES_SHOWN) -> str:
-    """The end of a long text, where the reason usually is."""
+    """The end of a long text, which usually has the reason."""
     return "\n".join(text.splitlines()[-count:])
 
 

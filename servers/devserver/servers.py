@@ -1,4 +1,4 @@
-"""Servers to work with: which there are, and getting one."""
+"""The available servers, and how to get one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _COMPILED = {
 _PACKAGED = {"17": packaged.Recipe(17, "trixie")}
 
 SOURCES = {DEFAULT: _COMPILED["18-source"], **_COMPILED}
-"""Which sources are those of a server. The wheel's minor version may be another."""
+"""The source package of each server. The wheel's minor version may differ."""
 
 VERSIONS = sorted([DEFAULT, *_COMPILED, *_PACKAGED])
 """18: binaries from a wheel, got in seconds; 17: Debian's packages, a minute; 18-source: with
@@ -47,12 +47,12 @@ class Server:
     """One of VERSIONS, or `given`."""
     pg_config: Path
     version: str
-    """As the server says it, such as 18.4."""
+    """The version as the server reports it, such as 18.4."""
     bin: Path
     library_folder: Path
-    """Where libraries of extensions go."""
+    """The folder for libraries of extensions."""
     extension_folder: Path
-    """Where control and SQL files of extensions go."""
+    """The folder for control and SQL files of extensions."""
 
     @property
     def major(self) -> int:
@@ -60,13 +60,15 @@ class Server:
 
 
 def install(version: str = DEFAULT) -> Server:
-    """The server that PAGEHOP_PG_CONFIG names, else the one called `version`, made if need be."""
+    """The server that PAGEHOP_PG_CONFIG names, else the one called `version`, which is made if
+    necessary.
+    """
     given = os.environ.get(GIVEN)
     if given:
         return _checked("given", Path(given))
     if version == DEFAULT:
         return _checked(version, _from_wheel() / "bin/pg_config")
-    # The folder is in the programs: in a repository that was moved they are made again.
+    # Programs contain the path of their folder: after the repository was moved they are made again.
     folder = SERVERS / version
     if version in _PACKAGED:
         packages = _PACKAGED[version]
@@ -81,7 +83,7 @@ def install(version: str = DEFAULT) -> Server:
 
 def _compile(recipe: source.Recipe, prefix: Path) -> None:
     source.build(recipe, prefix)
-    # Any 18 loads what was compiled for another 18.
+    # Any server 18 loads a library that was compiled for another 18.
     wheel = _checked(DEFAULT, _from_wheel() / "bin/pg_config")
     made = _locate("", prefix / "bin/pg_config")
     shutil.copy(wheel.library_folder / "vector.so", made.library_folder)
@@ -111,7 +113,7 @@ def _from_wheel() -> Path:
 
 
 def _locate(name: str, pg_config: Path) -> Server:
-    """What a pg_config says of its server."""
+    """The server that a pg_config describes."""
     answers = run([pg_config, "--version", "--bindir", "--pkglibdir", "--sharedir"], advice=f"see {GIVEN}")
     version, binaries, libraries, shared = answers.splitlines()
     return Server(name, pg_config, version.split()[1], Path(binaries), Path(libraries), Path(shared) / "extension")

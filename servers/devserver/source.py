@@ -25,10 +25,10 @@ class Recipe:
 
     package: str
     suite: str
-    """The Debian release that has the package, now and in the years to come."""
+    """The Debian release that has the package."""
     configure: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
-    """Debian packages, beside those that every server needs."""
+    """Debian packages, in addition to those that every server needs."""
 
 
 def build(recipe: Recipe, prefix: Path) -> None:

@@ -19,5 +19,5 @@ def command(tree: Tree) -> list[str]:
 
 
 def environment(tree: Tree) -> dict[str, str]:
-    """Where it finds the ways in which newer servers want passwords."""
+    """The folder of plugins for the authentication methods of newer servers."""
     return {"MARIADB_PLUGIN_DIR": str(tree.loader.parent / "libmariadb3/plugin")}

@@ -21,12 +21,12 @@ class Tree:
     """Unpacked packages."""
 
     root: Path
-    """What would be `/` where they are installed."""
+    """The folder that would be `/` if they were installed."""
     loader: Path
-    """What starts programs of their release, beside the libraries they need."""
+    """The program that starts programs of their release, with the libraries that they need."""
 
     def program(self, path: str) -> list[str | Path]:
-        """How a program in `usr/` is started."""
+        """The command that starts a program in `usr/`."""
         return [self.loader, "--library-path", self.loader.parent, self.root / "usr" / path]
 
 
@@ -61,7 +61,7 @@ def _extract(
 ) -> None:
     apt = apt_get("deb", suite, folder, architecture)
     archives = folder / "cache/archives"
-    # Nothing counts as installed, so all that they depend on comes along, the C library included.
+    # Nothing counts as installed, so all dependencies are unpacked, too, the C library included.
     wanted = ["install", "--yes", "--download-only", "--no-install-recommends", *packages]
     run([*apt, *wanted], cwd=folder, advice=f"{' and '.join(packages)} should be in Debian {suite}")
     if alone:

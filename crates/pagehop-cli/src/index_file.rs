@@ -1,11 +1,10 @@
 //! The index file of a command: how it is opened, closed and protected from being overwritten.
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::ValueEnum;
 use pagehop_engine::{Index, Info};
-use pagehop_store::{Durability, IndexFile, OpenOptions};
+use pagehop_store::{Durability, IndexFile, OpenOptions, files_beside};
 
 use crate::arguments::parse_cache;
 use crate::errors::Error;
@@ -78,10 +77,11 @@ pub(crate) fn info(path: &Path, index: &Index<IndexFile>) -> Result<Info, Error>
 /// another process has the index open.
 pub(crate) fn close(path: &Path, index: Index<IndexFile>) -> Result<(), Error> {
     index.into_pages().close().map_err(|error| {
-        let name = path.display();
+        let ([log, _], name) = (files_beside(path), path.display());
         Error::about(path, &error).and(&format!(
-            "every commit is safe in {name}-log, which belongs to the index; `pagehop checkpoint {name}` writes them into \
-             the index"
+            "every commit is safe in {}, which belongs to the index; `pagehop checkpoint {name}` writes them into \
+             the index",
+            log.display()
         ))
     })
 }
@@ -89,11 +89,7 @@ pub(crate) fn close(path: &Path, index: Index<IndexFile>) -> Result<(), Error> {
 /// Whether files lie beside the index at `path`: another process has it open, or a writer was
 /// killed.
 pub(crate) fn has_files_beside(path: &Path) -> bool {
-    ["-log", "-shared"].iter().any(|ending| {
-        let mut name = OsString::from(path);
-        name.push(ending);
-        PathBuf::from(name).exists()
-    })
+    files_beside(path).iter().any(|file| file.exists())
 }
 
 /// Refuses to put an index where a file is, unless it may `overwrite` it.

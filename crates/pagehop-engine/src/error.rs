@@ -1,4 +1,4 @@
-//! What can go wrong, by what the caller can do about it. Each face maps these kinds once.
+//! Errors, grouped by what the caller can do. Each face maps these kinds once.
 
 use std::io;
 
@@ -43,7 +43,7 @@ pub enum Error {
     Memory {
         /// The rows, what they need and what may be used.
         what: String,
-        /// Bytes that will do.
+        /// Bytes that would be enough.
         needed_bytes: u64,
     },
     /// Another process or thread is writing the index, or changed it several times during the
@@ -79,12 +79,12 @@ impl Error {
         Self::Argument { what: what.into() }
     }
 
-    /// Another writer is in the way.
+    /// [`Error::Busy`].
     pub fn busy(what: impl Into<String>) -> Self {
         Self::Busy { what: what.into() }
     }
 
-    /// A limit that is reached.
+    /// [`Error::Full`], for another limit than the disk.
     pub fn full(what: impl Into<String>) -> Self {
         Self::Full { what: what.into(), source: None }
     }

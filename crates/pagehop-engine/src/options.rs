@@ -20,14 +20,14 @@ pub struct BuildOptions {
     /// [`IdKind::HostOwned`], where the host has them.
     pub vectors: Vectors,
     /// Largest memory of the build, in bytes. Codes that do not fit are put aside, if the host has
-    /// [`Scratch`](crate::Scratch) files; the index then depends on this number. If it is too small
-    /// for that, too, the build fails at the start and says how much it needs.
+    /// [`Scratch`](crate::Scratch) files; the index then depends on this number. If even that needs
+    /// more, the build fails at the start and says how much it needs.
     pub memory_bytes: u64,
     /// Threads; 0 means one per core. The index does not depend on it.
     pub threads: usize,
     /// Seed of all random choices. The same vectors, options and seed give the same page bodies.
     pub seed: u64,
-    /// Whether the host shall calibrate the index at the end of the build, by
+    /// Whether the host calibrates the index at the end of the build, by
     /// [`Index::calibrate`](crate::Index::calibrate).
     pub calibrate: bool,
 }
@@ -46,14 +46,16 @@ impl Default for BuildOptions {
     }
 }
 
-/// What an index is that begins without rows ([`create`](crate::create)). None of it ever changes.
+/// The properties of an index that begins without rows ([`create`](crate::create)). They never
+/// change.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
     /// The distance function of the index.
     pub metric: Metric,
     /// The meaning of row ids.
     pub id_kind: IdKind,
-    /// What is kept of vectors: codes only under [`IdKind::HostOwned`], where the host has them.
+    /// The form in which vectors are kept: codes only under [`IdKind::HostOwned`], where the host has
+    /// them.
     pub vectors: Vectors,
     /// Columns to filter by, at most [`COLUMNS_MAX`](crate::COLUMNS_MAX).
     pub columns: Vec<Column>,
@@ -132,7 +134,7 @@ impl Effort {
     }
 }
 
-/// How to search for `k` rows: what [`Index::options`](crate::Index::options) makes of an
+/// How to search for `k` rows: the result of [`Index::options`](crate::Index::options) for an
 /// [`Effort`].
 #[derive(Clone, Debug)]
 pub struct SearchPlan {

@@ -16,11 +16,11 @@ pub struct Hit {
     pub row_id: u64,
     /// Distance under the index's metric.
     pub distance: f32,
-    /// Its node, for what is read of the row later.
+    /// The row's node, from which more of the row can be read later.
     pub(crate) node: NodeId,
 }
 
-/// Where a row lies does not count.
+/// The node of a row does not count.
 impl PartialEq for Hit {
     fn eq(&self, other: &Self) -> bool {
         (self.row_id, self.distance) == (other.row_id, other.distance)
@@ -49,7 +49,7 @@ pub struct SearchResult {
     pub hits: Vec<Hit>,
     /// The cost.
     pub stats: Stats,
-    /// The commit number up to which it saw rows; `u64::MAX` where the host has no commits.
+    /// The commit number up to which the search saw rows; `u64::MAX` if the host has no commits.
     pub snapshot: u64,
 }
 
@@ -62,7 +62,7 @@ pub struct Info {
     pub metric: Metric,
     /// Dimensions of each vector.
     pub dim: usize,
-    /// What is kept of each vector.
+    /// The form in which each vector is kept.
     pub vectors: Vectors,
     /// The kind of row ids.
     pub id_kind: IdKind,
@@ -148,12 +148,12 @@ pub struct CheckReport {
     pub free_slots: u64,
     /// Edges.
     pub edges: u64,
-    /// Edges whose target is gone; its slot may hold another row. They cost a search little.
+    /// Edges whose target is gone; its slot may hold another row. They cost searches little.
     pub stale_edges: u64,
     /// Live nodes that can be reached from the entry points.
     pub reachable: u64,
-    /// Live nodes that can be reached along anchors alone, the edges that pruning never drops: all
-    /// of them.
+    /// Live nodes that can be reached along anchors alone, the edges that pruning never drops. In a
+    /// sound index these are all live nodes.
     pub anchored: u64,
 }
 
@@ -214,7 +214,7 @@ impl VacuumReport {
     }
 }
 
-/// What a removal of row ids did, or saw.
+/// The result of a removal of row ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoveReport {
     /// Row ids that are left.

@@ -10,8 +10,8 @@ pub const NODE_ROWS_MAX: usize = 3;
 /// Upper bound of ids under [`IdKind::HostOwned`], exclusive.
 pub const HOST_ROW_ID_END: u64 = 1 << 48;
 
-/// The meaning of row ids, and whether the index or its host decides which rows are visible.
-/// Chosen when the index is made; it never changes. Pages have the numbers of the kinds.
+/// The meaning of row ids, and whether the index or its host decides which rows are visible. Chosen
+/// when the index is made; it never changes. Pages store the number of the kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IdKind {
     /// Any 64-bit numbers that the user chooses. The index maps them to nodes, and shows each
@@ -120,7 +120,7 @@ pub(crate) fn check_hosted(row_id: u64) -> Result<(), Error> {
     Err(Error::argument(format!("row id {row_id} is not between 1 and 2^48 - 1")))
 }
 
-/// Ids that an error names; of more it says how many there are.
+/// Largest number of ids that an error lists; beyond it, the error has only their number.
 const NAMED_MAX: usize = 10;
 
 /// The error for ids that are not in an index.

@@ -10,8 +10,8 @@ pub type EachChunk<'a> = &'a mut dyn FnMut(&[u64], &[f32]) -> Result<(), Error>;
 pub trait VectorSource {
     /// Dimensions of each vector.
     fn dim(&self) -> usize;
-    /// How many rows a scan passes, if that is known without one. A build that has no room for them
-    /// is then refused before it reads any.
+    /// Number of rows that a scan passes, if it is known without a scan. A build that has no room
+    /// for them is then refused before it reads any.
     fn row_count(&self) -> Option<u64> {
         None
     }
@@ -23,7 +23,7 @@ pub trait VectorSource {
     fn text_ids(&self) -> Option<&[String]> {
         None
     }
-    /// The values of the rows' columns, in the order of rows, if the index shall have columns.
+    /// The values of the rows' columns, in the order of rows, if the index has columns.
     fn columns(&self) -> Option<&ColumnRows> {
         None
     }

@@ -42,14 +42,14 @@ pub(crate) fn check(position: usize, text: &str) -> Result<(), Error> {
     )))
 }
 
-/// What a text becomes.
+/// The outcome for a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Numbered {
-    /// The row with this number has it.
+    /// The row with this number has the text.
     Known(u64),
-    /// An earlier text of the same call is the same, and has this number.
+    /// An earlier text of the same call is equal, and has this number.
     Repeated(u64),
-    /// It gets this number.
+    /// The text gets this number.
     New(u64),
 }
 
@@ -68,8 +68,8 @@ pub(crate) struct NewNumbers<'t> {
 }
 
 impl<'t> NewNumbers<'t> {
-    /// The number of the text at `position`. `known` says of a number whether a row of the index
-    /// has it, and then whether that row has this text.
+    /// The number of the text at `position`. `known` returns whether a row of the index has a
+    /// number and, if so, whether that row has this text.
     ///
     /// # Errors
     ///
@@ -87,7 +87,8 @@ impl<'t> NewNumbers<'t> {
             match (known(number)?, self.taken.get(&number)) {
                 (Some(true), _) => return Ok(Numbered::Known(number)),
                 (Some(false), _) => {}
-                // What an earlier text got is not in the index, so this text is not either.
+                // The number of an earlier text of this call is not in the index, so this equal
+                // text is not either.
                 (None, Some(earlier)) if *earlier == text => return Ok(Numbered::Repeated(number)),
                 (None, Some(_)) => {}
                 (None, None) => free = free.or(Some(number)),

@@ -1,8 +1,9 @@
-//! What an index keeps of vectors beside their codes.
+//! The data that an index keeps of vectors beside their codes.
 
 use crate::Error;
 
-/// What an index keeps of a row's vector. Chosen when the index is made; it never changes.
+/// The form in which an index keeps a row's vector. Chosen when the index is made; it never
+/// changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Vectors {
     /// A code of 12 bits per dimension. Distances come from codes.

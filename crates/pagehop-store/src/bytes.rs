@@ -1,4 +1,4 @@
-//! Sizes as people write them: `256MiB`, `1.5GB`, `4096`.
+//! Sizes as users write them: `256MiB`, `1.5GB`, `4096`.
 
 use pagehop_engine::Error;
 
@@ -37,7 +37,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, Error> {
     }
     let too_large = || refuse("too large");
     let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| too_large())? };
-    // 15 digits are exact to well under a byte of a tebibyte; more are not meant.
+    // 15 digits are exact to well under a byte of a tebibyte; further digits are ignored.
     let fraction = &fraction[..fraction.len().min(15)];
     let scale = 10_u128.pow(u32::try_from(fraction.len()).expect("at most 15"));
     let fraction: u128 = if fraction.is_empty() { 0 } else { fraction.parse().map_err(|_| too_large())? };

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use pagehop_engine::{CheckReport, Error, Index, OnProgress};
 
-use crate::disk::storage::beside;
+use crate::disk::storage::files_beside;
 use crate::index_file::IndexFile;
 
-/// How often to look for a commit that explains what looks like damage, and the time between looks.
+/// Number of tests for a commit that explains apparent damage, and the time between them.
 const LOOKS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -24,7 +24,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub fn check(index: &Index<IndexFile>, progress: OnProgress<'_>) -> Result<CheckReport, Error> {
     let before = index.info()?.commit;
     let checked = index.check(progress);
-    let may_be_written = beside(index.pages().path(), "-log").exists();
+    let [log, _] = files_beside(index.pages().path());
+    let may_be_written = log.exists();
     if !matches!(checked, Err(Error::Corrupt { .. })) || !may_be_written {
         return checked;
     }

@@ -1,10 +1,10 @@
-//! Checkpoint: brings what the log has into the index, and begins the log again.
+//! Checkpoint: writes the commits of the log into the index, and begins the log again.
 //!
 //! Pages are written in place, once, in their order; page 0 comes last, when the others are on the
-//! disk. A loss of power may tear them. Until page 0 is whole and names no log, the log counts and
-//! makes the torn pages whole (`log/versions.rs`). So the log is synced first: no page gets into
-//! the index before the commits that changed it are durable. A checkpoint that failed or was cut
-//! short is repeated.
+//! disk. A loss of power may tear them. Until page 0 is whole and names no log, the log is valid
+//! and makes the torn pages whole (`log/versions.rs`). So the log is synced first: no page gets
+//! into the index before the commits that changed it are durable. A checkpoint that failed or was
+//! cut short is repeated.
 
 use std::sync::atomic::Ordering;
 
@@ -22,8 +22,8 @@ const AHEAD: usize = 24;
 /// Bytes of pages collected before they are written.
 const PIECE: usize = 1 << 20;
 
-/// Brings every page with records in the log into the index, and begins the log again at its
-/// end. From then until the next commit the index needs no log, and says so.
+/// Brings every page with records in the log into the index, and begins the log again at its end.
+/// From then until the next commit the index needs no log, and page 0 names none.
 pub(crate) fn checkpoint(turn: &mut Turn<'_>) -> Result<(), Error> {
     if !turn.state.dirty.is_empty() {
         turn.check()?;
@@ -31,7 +31,7 @@ pub(crate) fn checkpoint(turn: &mut Turn<'_>) -> Result<(), Error> {
         restart_log(turn)?;
         turn.writer.checkpoints.fetch_add(1, Ordering::Relaxed);
     } else if turn.state.naming != Naming::Unnamed {
-        // The first commit after a checkpoint came to nothing.
+        // The first commit after a checkpoint failed.
         turn.check()?;
         turn.name_log(0)?;
     }
@@ -44,7 +44,7 @@ pub(crate) fn checkpoint(turn: &mut Turn<'_>) -> Result<(), Error> {
 /// Writes every changed page to the index file, durably.
 fn write_pages(turn: &mut Turn<'_>) -> Result<(), Error> {
     turn.read.versions.log.existing()?.sync().map_err(|error| {
-        // What the disk has of the log is not known any more.
+        // It is unknown which part of the log is on the disk.
         turn.state.broken = Some("a sync of the log failed".into());
         turn.read.versions.log.refused("sync", error)
     })?;
@@ -90,7 +90,7 @@ fn restart_log(turn: &mut Turn<'_>) -> Result<(), Error> {
         base_pages: turn.read.versions.shared.page_count(),
         base_position: turn.read.versions.shared.newest(0),
     };
-    // If only one of two is known to be on the disk, nothing may follow either.
+    // If this fails, the disk may have the old header or the new one, so no commit may follow.
     turn.state.broken = Some("the log could not be begun again".into());
     turn.read.versions.log.write_header(&*log, &header)?;
     turn.state.broken = None;
@@ -101,7 +101,7 @@ fn restart_log(turn: &mut Turn<'_>) -> Result<(), Error> {
     turn.state.dirty.clear();
     turn.state.header = Some(header);
     let most = FRONT + turn.writer.log_bytes;
-    // Only to give space back: it does not matter if that is refused.
+    // This only frees space, so it may fail.
     if log.length().is_ok_and(|length| length > most) && log.set_length(most).is_ok() {
         turn.state.reserved = turn.state.reserved.min(most);
     }

@@ -15,7 +15,7 @@ use crate::operations::open;
 use crate::options::OpenOptions;
 use crate::process::attach;
 
-/// How an index is compacted.
+/// The options of a compaction.
 #[derive(Clone, Debug)]
 pub struct CompactOptions {
     /// Memory the build may use, in bytes, as in [`BuildOptions`](pagehop_engine::BuildOptions).
@@ -30,20 +30,20 @@ impl Default for CompactOptions {
     }
 }
 
-/// What a compaction wrote.
+/// The result of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompactReport {
     /// Rows of the index.
     pub rows: u64,
     /// Pages of the new file.
     pub pages: u32,
-    /// Pages of the old one.
+    /// Pages of the old file.
     pub pages_before: u32,
 }
 
 /// Writes the live rows of `index`, as of its newest commit, into a new index at `target`: without
 /// dead rows and free space, calibrated as the index is. Other processes may read and write the
-/// index at the same time; those later commits are not in it.
+/// index at the same time; later commits are not in the new index.
 ///
 /// Costs as much as a build of its rows ([`Index::rebuild`]): processor time in the first place,
 /// and the space of the new file. An index that keeps no vectors is built from its codes: vectors
@@ -69,8 +69,8 @@ pub fn compact_into(
 }
 
 /// Replaces the index at `path` by one with only its live rows: [`compact_into`] a new file that
-/// then takes the name of the old one. A process that is killed, and a loss of power, leave the one
-/// or the other, whole.
+/// then takes the name of the old one. A process that is killed, and a loss of power, leave either
+/// file whole.
 ///
 /// # Errors
 ///
@@ -79,9 +79,9 @@ pub fn compact_into(
 pub fn compact(path: &Path, options: &CompactOptions, progress: OnProgress<'_>) -> Result<CompactReport, Error> {
     let index = open(path, &OpenOptions { write: true, ..OpenOptions::default() })?;
     let shared = &index.pages().read.versions.shared;
-    // It is found out before the work, too.
+    // This is also tested before the work.
     attach::replace_alone(shared, index.pages().path())?.cancel();
-    // So nothing is left to do for the old file when it ends.
+    // After this checkpoint the old file needs no work when it is closed.
     index.pages().checkpoint()?;
     let mut sink = NewIndexFile::create(index.pages().path(), true)?;
     let report = write(&index, &mut sink, options, progress)?;

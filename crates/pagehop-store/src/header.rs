@@ -26,11 +26,11 @@ pub(crate) const POSITION_END: u64 = 1 << 48;
 /// Bytes that a disk writes whole or not at all; the header lies in the first of a page.
 pub(crate) const SECTOR_BYTES: usize = 512;
 
-/// Tells what a log holds since a checkpoint from what it and others held before; 0 stands for no
-/// log.
+/// Distinguishes the blocks of a log since a checkpoint from older blocks and other logs; 0 stands
+/// for no log.
 pub(crate) type LogTag = u16;
 
-/// Which index a file is, at random; never all 0.
+/// A random number that identifies an index; never all 0.
 pub(crate) type Identity = [u8; 6];
 
 const CHECKSUM_BYTES: usize = 4;
@@ -44,13 +44,13 @@ pub(crate) fn stamp(page: PageId, log_position: u64, identity: Identity, bytes: 
     bytes[18..24].copy_from_slice(if page.0 == 0 { &identity } else { &[0; 6] });
 }
 
-/// Fills in the header of `page` and makes it fit for a file.
+/// Fills in the header of `page` and its checksum: the page can then be written to a file.
 pub(crate) fn seal(page: PageId, log_position: u64, identity: Identity, bytes: &mut [u8; PAGE_BYTES]) {
     stamp(page, log_position, identity, bytes);
     seal_again(bytes);
 }
 
-/// Makes a page whose header was changed fit for a file.
+/// Computes the checksum again after a change of the header.
 fn seal_again(bytes: &mut [u8; PAGE_BYTES]) {
     let checksum = crc32c(&bytes[CHECKSUM_BYTES..], 0);
     bytes[..4].copy_from_slice(&checksum.to_le_bytes());
@@ -67,13 +67,13 @@ pub(crate) fn log_tag(page_0: &[u8; PAGE_BYTES]) -> LogTag {
     u16::from_le_bytes([page_0[14], page_0[15]])
 }
 
-/// Writes a log's tag on page 0, which was read from a file. Only its first sector changes.
+/// Writes a log's tag to page 0, which was read from a file. Only its first sector changes.
 pub(crate) fn set_log_tag(page_0: &mut [u8; PAGE_BYTES], tag: LogTag) {
     page_0[14..16].copy_from_slice(&tag.to_le_bytes());
     seal_again(page_0);
 }
 
-/// A tag for a log that begins, at random: not 0, and not that of `before`.
+/// A random tag for a log that begins: not 0, and not `before`.
 pub(crate) fn new_log_tag(before: LogTag) -> LogTag {
     loop {
         let [a, b, ..] = random_bytes();
@@ -84,14 +84,14 @@ pub(crate) fn new_log_tag(before: LogTag) -> LogTag {
     }
 }
 
-/// An identity for a new index, at random; never all 0.
+/// A random identity for a new index; never all 0.
 pub(crate) fn new_identity() -> Identity {
     let [a, b, c, d, e, f, ..] = random_bytes();
     [a, b, c, d, e, f | 1]
 }
 
 fn random_bytes() -> [u8; 8] {
-    // The standard library's only numbers at random are the keys of its hash tables.
+    // The keys of hash tables are the only random numbers of the standard library.
     RandomState::new().hash_one(std::time::SystemTime::now()).to_le_bytes()
 }
 
@@ -100,14 +100,14 @@ pub(crate) fn identity(page_0: &[u8; PAGE_BYTES]) -> Identity {
     page_0[18..24].try_into().expect("six bytes were taken")
 }
 
-/// What is wrong with a page that was read.
+/// A defect of a page that was read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The bytes are not those that were written.
     Checksum { stored: u32, computed: u32 },
     /// The bytes are whole, but belong to another page.
     Misdirected { found: u32 },
-    /// The bytes are whole, but of a version this build does not know.
+    /// The bytes are whole, but of a version that this build does not know.
     Version { found: u16 },
 }
 
@@ -125,7 +125,7 @@ impl std::fmt::Display for Fault {
     }
 }
 
-/// Proves that `bytes` are what was written as `page`.
+/// Proves that `bytes` are those that were written as `page`.
 pub(crate) fn verify(page: PageId, bytes: &[u8; PAGE_BYTES]) -> Result<(), Fault> {
     let stored = u32_at(bytes, 0);
     let computed = crc32c(&bytes[CHECKSUM_BYTES..], 0);
@@ -143,8 +143,8 @@ pub(crate) fn verify(page: PageId, bytes: &[u8; PAGE_BYTES]) -> Result<(), Fault
     Ok(())
 }
 
-/// Whether page 0 calls itself an index. A byte or two may differ: that is damage, not another
-/// format.
+/// Whether page 0 seems to be that of an index. A byte or two may differ: that is damage, not
+/// another format.
 pub(crate) fn claims_to_be_an_index(page_0: &[u8]) -> bool {
     let body = page_0.get(HOST_HEADER_BYTES..).unwrap_or_default();
     body.len() >= MAGIC.len() && MAGIC.iter().zip(body).filter(|(a, b)| a == b).count() >= 6

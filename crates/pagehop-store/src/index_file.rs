@@ -35,7 +35,7 @@ pub struct IndexFile {
 impl std::panic::UnwindSafe for IndexFile {}
 impl std::panic::RefUnwindSafe for IndexFile {}
 
-/// What happened since the file was opened, over all readers and the writer.
+/// Counts since the file was opened, over all readers and the writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Pages read from storage.
@@ -137,7 +137,7 @@ impl IndexFile {
         }
     }
 
-    /// From which share of dead rows on calls that write vacuum, too; see
+    /// The share of dead rows from which on calls that write also vacuum; see
     /// [`OpenOptions::auto_vacuum`](crate::OpenOptions::auto_vacuum). With it, the number of dead
     /// rows when the last such vacuum found that all wait for readers.
     pub(crate) fn auto_vacuum(&self) -> Option<(f32, &AtomicU64)> {
@@ -155,7 +155,7 @@ impl IndexFile {
         Ok(writer.turn(&self.read))
     }
 
-    /// What happened so far.
+    /// The counts so far.
     pub fn counters(&self) -> Counters {
         let reads = self.read.reads();
         let of_writer = |counter: fn(&Writer) -> &AtomicU64| {
@@ -183,12 +183,12 @@ impl IndexFile {
         self.read.versions.base.is_direct()
     }
 
-    /// How reads are made: [`Io::Uring`] until the system refuses it, or [`Io::Pread`].
+    /// The way of reading: [`Io::Uring`] until the system refuses it, or [`Io::Pread`].
     pub fn io(&self) -> Io {
         if self.read.uring.load(Ordering::Relaxed) { Io::Uring } else { Io::Pread }
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         self.read.path()
     }
@@ -213,18 +213,16 @@ impl Pages for IndexFile {
 impl Drop for IndexFile {
     fn drop(&mut self) {
         if self.read.versions.news == News::Own && self.read.versions.log.is_removed() {
-            // The log ends with this process: what it holds goes into the index, if that can be
-            // done.
+            // The log ends with this process, so its commits go into the index, if possible.
             let _ = self.checkpoint();
         }
         let Versions { base, log, identity, news, shared } = &mut self.read.versions;
         attach::detach(shared, || {
-            // A log that page 0 names stays; so does one of another index, which is not ours to
-            // judge.
+            // A log that page 0 names stays. So does the log of another index.
             let is_ours = matches!(log.read_header(), Ok(Some(header)) if header.identity == *identity);
             let is_done = matches!(Found::in_file(base), Ok(found) if found.position.is_some() && found.tag == 0);
             if is_ours && is_done && *news != News::None {
-                // If it cannot be removed, it does no harm.
+                // If the log cannot be removed, it does no harm.
                 let _ = log.remove(base);
             }
         });

@@ -4,47 +4,54 @@
 //! contract over one file, and [`NewIndexFile`] writes a new one that appears whole or not at all.
 //! `X` is an index file; `X-log` and `X-shared` lie beside it while it is open.
 //!
-//! At the top, from the outside in:
+//! From the top down. A room, which is a file or a folder, imports only rooms below it in this
+//! list, and a test holds that (`crates/pagehop-engine/tests/house/rooms.rs`).
 //!
-//! - `operations.rs`: open, create, add, delete, pop, update columns, calibrate: each one
-//!   transaction. `vacuum.rs`: freeing the space of dead rows, when asked and by itself.
-//! - `options.rs`, `bytes.rs`: how an index is opened; sizes as people write them.
-//! - `index_file.rs`: an open index, with a read side and perhaps a writer. `open.rs` makes it.
-//! - `change.rs`: one of them, in its transaction.
-//! - `transaction.rs`, `write.rs`, `checkpoint.rs`, `writer.rs`: a change, how its commit gets into
-//!   the log and is shown to all, the way of the log into the index, and what the writer knows.
-//!   `changes.rs` has the pages that a transaction changed, `shared_transaction.rs` those that
-//!   several threads change.
-//! - `check.rs`: the proof of an index that another process may be writing.
-//! - `backup/`: a copy of an index that another process may be writing.
-//! - `compact.rs`: an index written again without dead rows and free space.
-//! - `reader.rs`, `read_side.rs`: one search's view; what all searches share.
-//! - `header.rs`: the 24 bytes in front of each page: checksum, page id, log position, version.
+//! | room | subject |
+//! |---|---|
+//! | `compact.rs` | an index written again without dead rows and free space |
+//! | `operations.rs` | open, create, add, delete, pop, update columns, calibrate: each one transaction |
+//! | `vacuum.rs` | freeing the space of dead rows, on request and by itself |
+//! | `atomic_change.rs` | one change of an index in one transaction |
+//! | `check.rs`, `backup/` | the proof and the copy of an index that another process may be writing; `backup/pages.rs` copies pages |
+//! | `build/` | new index files: the table below |
+//! | `index_file.rs`, `open.rs` | an open index, with a read side and perhaps a writer; opening it |
+//! | `transaction.rs`, `shared_transaction.rs` | a transaction of one thread, and of several |
+//! | `changed_pages.rs` | the pages that a transaction has changed |
+//! | `commit.rs`, `checkpoint.rs` | writing a commit to the log and showing it; writing the log's pages into the index |
+//! | `writer.rs` | the state of the log, and the turns of the writer's threads |
+//! | `reader.rs`, `read_side.rs` | the view of one search; the state that all searches share |
+//! | `log/` | the log file, its blocks and records, recovery, the newest version of a page: its `mod.rs` has the files |
+//! | `cache/` | pages in memory: the table below |
+//! | `process/` | the state that processes share: the table below |
+//! | `disk/` | `base_file.rs` reads pages of the index file, `storage.rs` has the files of the write path, `location.rs` the place of an index file |
+//! | `options.rs`, `header.rs`, `bytes.rs` | the options of opening; the 24 bytes in front of each page; sizes as users write them |
 //!
-//! In the rooms; arrows point down this list:
+//! Files of `build/`, `cache/` and `process/`:
 //!
-//! - `build/`: new files. `build_index.rs` builds, `new_file.rs` takes pages, `whole_file.rs` names
-//!   the file when it is complete, `unfinished.rs` reads it back before that, `scratch_files.rs`
-//!   are temporary files of a build, `kept_work.rs` what is left of one that was killed,
-//!   `page_cache.rs` and `freed_memory.rs` keep a build to its memory,
-//!   `storage_sink.rs` is the same as `new_file.rs` for a simulation.
-//! - `log/`: the log file, its blocks and records, recovery, and the newest version of a page.
-//! - `cache/`: `frames.rs` memory, `pool.rs` page table and eviction, `epoch.rs` who may still look
-//!   at a frame, `lane.rs` what readers pass on, `uring.rs` reads ahead, `spill.rs` pages without
-//!   a frame, `budget.rs` how much memory there is.
-//! - `process/`: what processes share: `shared.rs` words, `snapshots.rs` who reads which commit,
-//!   `attach.rs` joining and leaving, `locks.rs` who writes, `mapping.rs` mapped memory.
-//! - `disk/`: `base_file.rs` reads pages of the index file, `storage.rs` is what the write path
-//!   needs of files, `location.rs` which file a path leads to.
+//! | file | subject |
+//! |---|---|
+//! | `build/build_index.rs`, `build/new_file.rs` | a build into a new file; the file, which takes pages |
+//! | `build/whole_file.rs`, `build/unfinished.rs` | names the file when it is complete; reads it back before that |
+//! | `build/scratch_files.rs`, `build/kept_work.rs` | temporary files of a build; finished work of a build that was killed |
+//! | `build/page_cache.rs`, `build/freed_memory.rs` | keep a build within its memory |
+//! | `build/storage_sink.rs` | the same as `new_file.rs` for a simulation |
+//! | `cache/frames.rs`, `cache/pool.rs`, `cache/epoch.rs` | memory; page table and eviction; the readers that may still use a frame |
+//! | `cache/lane.rs`, `cache/uring.rs`, `cache/spill.rs` | resources that readers pass on; reads ahead; pages without a frame |
+//! | `cache/budget.rs` | the memory of a cache |
+//! | `process/shared_words.rs`, `process/mapping.rs` | the shared words; mapped memory and locks of bytes |
+//! | `process/snapshots.rs` | the commits that readers still use |
+//! | `process/attach.rs`, `process/locks.rs` | joining and leaving; locks on the index file |
 
+mod atomic_change;
 mod backup;
 mod build;
 mod bytes;
 mod cache;
-mod change;
-mod changes;
+mod changed_pages;
 mod check;
 mod checkpoint;
+mod commit;
 mod compact;
 mod disk;
 mod header;
@@ -59,7 +66,6 @@ mod reader;
 mod shared_transaction;
 mod transaction;
 mod vacuum;
-mod write;
 mod writer;
 
 pub use backup::{BackupReport, backup};
@@ -67,10 +73,10 @@ pub use build::build_index::build;
 pub use build::new_file::NewIndexFile;
 pub use build::storage_sink::StorageSink;
 pub use bytes::parse_bytes;
-pub use changes::TransactionReader;
+pub use changed_pages::TransactionReader;
 pub use check::check;
 pub use compact::{CompactOptions, CompactReport, compact, compact_into};
-pub use disk::storage::{Name, Storage, StorageFile};
+pub use disk::storage::{Name, Storage, StorageFile, files_beside};
 pub use index_file::{Counters, IndexFile};
 pub use operations::{
     AddOptions, add, add_with_columns, calibrate, create, delete, open, pop, retrain, set_audit, set_calibration,

@@ -22,28 +22,28 @@ use crate::log::versions::{News, Versions};
 use crate::options::{Io, OpenOptions};
 use crate::process::attach::{self, Attached};
 use crate::process::locks::IndexLocks;
-use crate::process::shared::Shared;
+use crate::process::shared_words::Shared;
 use crate::read_side::ReadSide;
 use crate::writer::Writer;
 
-/// An open index.
+/// The parts of an open index.
 pub(crate) struct Opened {
     pub(crate) read: ReadSide,
     pub(crate) writer: Option<Writer>,
 }
 
-/// An index that was found and joined, on its way to being open.
+/// An index that was found and joined, and is being opened.
 struct Opening {
     file: BaseFile,
     storage: Arc<dyn Storage>,
     shared: Box<Shared>,
-    /// Whether no other process has it open.
+    /// Whether no other process has the index open.
     first: bool,
     /// Whether commits of other processes are not announced.
     solitary: bool,
 }
 
-/// Opens the file that `path` means now. It is looked up once: from here on the file counts, not
+/// Opens the file that `path` leads to now. It is looked up once: from here on the file counts, not
 /// its name.
 pub(crate) fn open_file(path: &Path, options: &OpenOptions) -> Result<Opened, Error> {
     let refused = |error| Error::io(format!("open of {}", path.display()), error);
@@ -53,7 +53,7 @@ pub(crate) fn open_file(path: &Path, options: &OpenOptions) -> Result<Opened, Er
             let what = format!("{} is not a file", path.display());
             return Err(Error::Format { what });
         }
-        // Before the base: on an overlay, opening it for writing may copy the file.
+        // This comes before the base: on an overlay, opening the file for writing may copy it.
         let for_writing = options.write.then(|| open_for_writing(&location)).transpose()?;
         let is_direct = match options.direct {
             Some(is_direct) => is_direct,
@@ -63,7 +63,7 @@ pub(crate) fn open_file(path: &Path, options: &OpenOptions) -> Result<Opened, Er
         let file = base.os().expect("it was opened so");
         let found = Found::in_file(&base)?;
         if found.position.is_none() && location.open(LOG, OFlags::RDONLY).is_err() {
-            // Nothing can make it whole.
+            // No log can make page 0 whole.
             base.read(PageId(0), &mut PageBuffer::new().0)?;
         }
         let index = for_writing.map_or_else(|| file.try_clone(), Ok).map_err(refused)?;
@@ -90,7 +90,7 @@ pub(crate) fn open_file(path: &Path, options: &OpenOptions) -> Result<Opened, Er
     }
 }
 
-/// Opens the index so that it can be changed, if that is safe where it lies.
+/// Opens the index for writing, if its file system is safe for that.
 fn open_for_writing(location: &Location) -> Result<File, Error> {
     let path = location.path().display();
     let refused = |error| Error::io(format!("open of {path} for writing"), error);
@@ -131,7 +131,7 @@ pub(crate) fn open_storage(storage: Arc<dyn Storage>, options: &OpenOptions) -> 
 }
 
 impl Opening {
-    /// Reads the log, if that is for this process to do, and lets others in.
+    /// Reads the log, if that is the task of this process, and lets others in.
     fn finish(self, options: &OpenOptions) -> Result<Opened, Error> {
         let Self { file, storage, shared, first, solitary } = self;
         let path = file.path().to_path_buf();
@@ -175,15 +175,15 @@ impl Opening {
         };
         let versions = Versions { base: file, log, identity: found.identity, shared, news };
         if found.position.is_none() {
-            // A checkpoint may have torn page 0, or be writing it. If it cannot be made, it is
-            // damaged.
+            // A checkpoint may have torn page 0, or be writing it. If it cannot be made whole, it
+            // is damaged.
             versions.read_newest(0, &mut PageBuffer::new().0)?;
         }
         Ok(Opened { read: ReadSide::new(pool, budget, versions, uring), writer })
     }
 }
 
-/// Opens what a writer needs, and cuts off what one before left unfinished.
+/// Opens the files that a writer needs, and cuts off the unfinished end of the log.
 fn open_writer(
     storage: &dyn Storage,
     base: &BaseFile,
@@ -197,16 +197,18 @@ fn open_writer(
     let index = storage.open(Name::Index, false).map_err(refused)?;
     let index = index.ok_or_else(|| refused(io::ErrorKind::NotFound.into()))?;
     if let Some(header) = &recovered.header {
-        // What is behind the last whole block came to nothing, and must not follow the next one.
+        // Bytes behind the last whole block are those of a failed commit, and must not follow the
+        // next one.
         let (file, end) = (log.existing()?, header.offset(recovered.end.lsn));
         let cut = file.length().and_then(|length| if length > end { file.set_length(end) } else { Ok(()) });
-        // A sync that failed may have left what is there in the system's memory alone, and clean:
-        // it is written once more. The name may be as new.
+        // After a failed sync, bytes may be in the system's memory only, and be marked as written:
+        // they are written again. The name may be as new.
         cut.and_then(|()| rewrite(&*file, end)).map_err(|error| log.refused("repair", error))?;
         storage.sync_directory().map_err(|error| log.refused("repair", error))?;
     }
     if found.position.is_some() && log.file()?.is_some() {
-        // After the log, which it may name, and before the log is replaced, if it names none.
+        // The order matters: after the log, which page 0 may name, and before the log is replaced,
+        // if page 0 names none.
         settle(base, &*index)?;
     }
     let base_position = found.position.unwrap_or(0);

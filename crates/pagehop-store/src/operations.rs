@@ -1,5 +1,5 @@
-//! Whole operations on an index file. Each is one transaction: it takes place altogether, or not at
-//! all. What an operation leaves to be done, such as vacuum, follows in transactions of its own.
+//! Whole operations on an index file. Each is one transaction: all of it takes place, or nothing.
+//! Further work, such as vacuum, follows in transactions of its own.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use pagehop_engine::{
     RecallReport, RowId,
 };
 
+use crate::atomic_change::within;
 use crate::build::new_file::NewIndexFile;
-use crate::change::within;
 use crate::index_file::IndexFile;
 use crate::options::OpenOptions;
 use crate::vacuum;
@@ -38,11 +38,11 @@ pub fn create(path: &Path, dim: usize, options: &CreateOptions, overwrite: bool)
     sink.finish()
 }
 
-/// How rows are added.
+/// The options of an addition.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AddOptions {
-    /// The index carries it from then on ([`pagehop_engine::Info`]): an import that notes how far
-    /// it is can go on after a crash where it was.
+    /// The mark that the index then has ([`pagehop_engine::Info`]): an import that stores its
+    /// progress there can go on after a crash.
     pub mark: Option<[u64; 2]>,
     /// Threads; 0 for as many as the process may use. With 1 the same rows always give the same
     /// pages ([`add_on_threads`](pagehop_engine::Change::add_on_threads)).
@@ -112,8 +112,8 @@ pub fn update_columns<I: RowId>(index: &Index<IndexFile>, ids: &[I], columns: &C
 }
 
 /// Deletes rows; ids that the index does not have are reported. With a `mark` as in [`AddOptions`].
-/// Then the space of dead rows may be freed ([`OpenOptions::auto_vacuum`]), which `progress` hears
-/// of and may stop.
+/// Then the space of dead rows may be freed ([`OpenOptions::auto_vacuum`]), which `progress` is
+/// called for and may stop.
 ///
 /// # Errors
 ///
@@ -203,8 +203,7 @@ pub fn set_calibration(index: &Index<IndexFile>, calibration: &Calibration) -> R
     within(index, |change| change.set_calibration(calibration.clone()))
 }
 
-/// Stores what [`Index::recall`] found of searches for `k` rows, of which `target` were to be
-/// found.
+/// Stores the result of [`Index::recall`] for searches for `k` rows with the recall `target`.
 ///
 /// # Errors
 ///

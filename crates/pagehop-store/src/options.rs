@@ -1,9 +1,9 @@
-//! How an index file is opened.
+//! The options of opening an index file.
 
 /// For [`OpenOptions::cache_bytes`]: a quarter of the memory that this process may still use, by
 /// the machine and by its control groups, when the index is opened. All indexes that are opened so
-/// share it. Memory is taken as pages come, so a cache is never larger than what was read of its
-/// file.
+/// share it. Memory is taken when pages are read, so a cache is never larger than the part of its
+/// file that was read.
 pub const CACHE_AUTO: u64 = u64::MAX;
 
 /// How to open an index file.
@@ -14,10 +14,10 @@ pub struct OpenOptions {
     pub cache_bytes: u64,
     /// Whether to read past the system's page cache, where the file system allows it. `None`:
     /// unless the file is larger than the cache, and the memory that is free beside the cache has
-    /// room for it. Then the page cache keeps what the cache does not, and gives it back when the
-    /// system needs the memory.
+    /// room for it. In that case the page cache keeps the pages that the cache does not, and gives
+    /// it back when the system needs the memory.
     pub direct: Option<bool>,
-    /// How to read.
+    /// The way of reading.
     pub io: Io,
     /// Whether rows may be added and deleted. One process at a time may write; others may read.
     pub write: bool,
@@ -29,7 +29,7 @@ pub struct OpenOptions {
     pub transaction_bytes: u64,
     /// Dead rows, as a share of the rows, from which on a call that deletes or replaces rows also
     /// frees the space of dead ones, after its own change: up to about as many as it wrote, and no
-    /// more than some thousands. `None` leaves all to [`vacuum`](crate::vacuum()).
+    /// more than some thousands. With `None`, only [`vacuum`](crate::vacuum()) does so.
     pub auto_vacuum: Option<f32>,
 }
 

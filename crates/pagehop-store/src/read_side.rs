@@ -1,4 +1,4 @@
-//! What every search of one open index shares: its cache, and where pages come from.
+//! The state that all searches of one open index share: its cache, and the source of pages.
 //!
 //! All of it may be used by any number of threads. A [`FileReader`](crate::FileReader) is one
 //! search's view of it; the writer puts new versions into the cache.
@@ -14,15 +14,15 @@ use crate::cache::pool::Pool;
 use crate::cache::uring::{Completed, Ring};
 use crate::log::versions::{News, Versions};
 
-/// The cache of an open index, and what fills it.
+/// The cache of an open index, and its source of pages.
 pub(crate) struct ReadSide {
     pub(crate) pool: Pool,
-    /// What the pool was given, which others may have when this is dropped.
+    /// The budget of the pool, which other indexes may use when this is dropped.
     _budget: Budget,
     pub(crate) versions: Versions,
     /// The newest commit when the index was opened.
     attached_at: u64,
-    /// Whether reads may go through io_uring; falls when the system refuses.
+    /// Whether reads may use io_uring; cleared when the system refuses.
     pub(crate) uring: AtomicBool,
     reads: AtomicU64,
     uncached_reads: AtomicU64,
@@ -46,7 +46,7 @@ impl ReadSide {
         self.versions.base.path()
     }
 
-    /// Whether pages in the cache may be older than what is committed.
+    /// Whether pages in the cache may be older than the committed ones.
     #[inline]
     pub(crate) fn has_old_frames(&self) -> bool {
         let shared = &self.versions.shared;
@@ -61,7 +61,7 @@ impl ReadSide {
         true
     }
 
-    /// Makes pages known that another process has added; whether there were any.
+    /// Adds pages that another process has added. Returns whether there were any.
     pub(crate) fn notice_growth(&self) -> bool {
         if self.versions.news == News::None {
             let _ = self.versions.catch_up();
@@ -81,7 +81,7 @@ impl ReadSide {
         if shared.page_count() > self.pool.page_count() {
             self.notice_growth();
         }
-        // The cache knows pages a moment before they are committed.
+        // The cache has pages a moment before they are committed.
         self.pool.page_count().min(shared.page_count())
     }
 
@@ -109,7 +109,7 @@ impl ReadSide {
         self.uncached_reads.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Verifies a completed read. A page that cannot be used is absent again.
+    /// Verifies a completed read. A page that cannot be used becomes absent again.
     pub(crate) fn settle(&self, read: Completed) -> Result<(u32, Frame), Error> {
         let Completed { page, mut frame, result } = read;
         let bytes = self.pool.frames().bytes_mut(&mut frame);
@@ -123,7 +123,7 @@ impl ReadSide {
         }
     }
 
-    /// Puts everything that arrived through `ring` into the table.
+    /// Puts all pages that arrived through `ring` into the table.
     pub(crate) fn take_in(&self, ring: &mut Ring) {
         while let Some(read) = ring.completed() {
             // The error of a page is reported when that page is read again.
@@ -133,8 +133,8 @@ impl ReadSide {
         }
     }
 
-    /// Does for other readers, which may be busy or gone, what [`ReadSide::take_in`] does. If
-    /// `wanted` only waits in a ring to be submitted, it is taken out: the caller may read it now.
+    /// Does [`ReadSide::take_in`] for other readers, which may be busy or gone. If `wanted` only
+    /// waits in a ring to be submitted, it is taken out: the caller may read it now.
     pub(crate) fn take_in_others(&self, wanted: Option<u32>) -> Option<Frame> {
         let reading = self.pool.slots().filter(|slot| slot.is_reading());
         for slot in reading {

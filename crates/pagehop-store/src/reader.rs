@@ -1,18 +1,18 @@
 //! One search's view of the pages.
 //!
 //! **Look-ahead.** [`Reader::start`] queues reads; the next [`Reader::finish`] gives them all to
-//! the kernel with the same system call that waits for its own page. What a search started for
-//! nothing stays in the ring when it ends: the reader that needs the page takes it in.
+//! the kernel with the same system call that waits for its own page. Reads that a search did not
+//! need stay in the ring when it ends: the reader that needs such a page takes it in.
 //!
 //! **No reader waits for another.** A page that another reader has in flight is taken out of that
-//! reader's ring when it arrives. Only a reader that is just then waiting in the kernel cannot be
-//! helped so; after [`PATIENCE`] the page is read once more instead. If no frame is free (all are
-//! recently evicted and some reader has not released since), the page is read into memory of the
-//! reader's own, returned on release: at most [`SPILL_MAX`] pages, 4 MiB.
+//! reader's ring when it arrives. This does not work while that reader waits in the kernel: after
+//! [`PATIENCE`] the page is read again instead. If no frame is free (all are recently evicted and
+//! some reader has not released since), the page is read into memory of the reader's own, returned
+//! on release: at most [`SPILL_MAX`] pages, 4 MiB.
 //!
-//! **Commits of another process** make pages in this one's cache old. Once there has been one, each
-//! page is compared with the shared table of newest changes when it is asked for; an old one is
-//! brought up to date from its own frame and the log. The writer's own process replaces pages
+//! **Commits of another process** make pages in this one's cache old. After the first such commit,
+//! each page is compared with the shared table of newest changes when it is requested; an old one
+//! is brought up to date from its own frame and the log. The writer's own process replaces pages
 //! itself and compares nothing.
 
 use std::cell::Cell;
@@ -38,10 +38,10 @@ const PATIENCE: Duration = Duration::from_millis(2);
 /// Searches that take turns with one reader. With 16 of them and two pages each, reads come as fast
 /// as a disk with a queue of 16 gives them.
 const SEARCHES_AT_ONCE: usize = 16;
-/// Frames of the cache for each of them.
+/// Frames of the cache for each of these searches.
 const FRAMES_PER_SEARCH: usize = 8;
 
-/// Pages of its own that a reader holds at once.
+/// Most pages that a reader holds in its own memory at once.
 const SPILL_MAX: usize = 512;
 
 /// One search's view of the pages of a file; belongs to one thread.
@@ -90,7 +90,7 @@ impl<'p> FileReader<'p> {
         header::log_position(bytes) < self.side.versions.shared.newest(page.0)
     }
 
-    /// `page` for one that was not resident, or whose frame is `old`.
+    /// Returns `page`, which was not resident, or whose frame is `old`.
     #[cold]
     fn fetch(&self, page: PageId, old: Option<&Page>) -> Result<&Page, Error> {
         if let Some(bytes) = self.spill.get(page) {
@@ -162,7 +162,7 @@ impl<'p> FileReader<'p> {
         }
     }
 
-    /// Reads `page` into memory of this reader's own.
+    /// Reads `page` into this reader's own memory.
     fn read_aside(&self, page: PageId) -> Result<&Page, Error> {
         if self.spill.pages().count() == SPILL_MAX {
             return Err(Error::full(format!(
@@ -179,7 +179,7 @@ impl<'p> FileReader<'p> {
         Ok(self.spill.add(page, buffer))
     }
 
-    /// A frame to read into, if there is one without waiting.
+    /// A frame to read into, if one is available without waiting.
     fn take_frame(&self) -> Option<Frame> {
         let pool = &self.side.pool;
         pool.take().or_else(|| {
@@ -189,8 +189,8 @@ impl<'p> FileReader<'p> {
         })
     }
 
-    /// Submits what is queued and waits for `page`, if it is in this reader's ring. `None` if it is
-    /// not, or not any more: it must be looked up again.
+    /// Submits queued reads and waits for `page`, if it is in this reader's ring. `None` if it is
+    /// not, or no longer: it must be looked up again.
     fn wait(&self, page: PageId) -> Option<Result<&Page, Error>> {
         let mut lane = self.hold.slot().lane();
         let ring = lane.ring()?;
@@ -208,7 +208,7 @@ impl<'p> FileReader<'p> {
         outcome
     }
 
-    /// Puts a page that came into the table; the outcome if it is the `wanted` one.
+    /// Puts a page that arrived into the table. Returns the outcome if it is the `wanted` page.
     fn arrive(&self, read: Completed, wanted: PageId) -> Option<Result<&Page, Error>> {
         let is_wanted = read.page == wanted.0;
         match self.side.settle(read) {
@@ -222,7 +222,7 @@ impl<'p> FileReader<'p> {
         }
     }
 
-    /// Submits what is queued and takes in what has arrived; does not wait for reads.
+    /// Submits queued reads and takes in pages that have arrived; does not wait for reads.
     fn keep_going(&self) {
         let mut lane = self.hold.slot().lane();
         let Some(ring) = lane.ring() else { return };
@@ -233,7 +233,7 @@ impl<'p> FileReader<'p> {
 
     fn submit_queued(&self, ring: &mut Ring) {
         if ring.queued() > 0 {
-            // If it fails, the wait for one of the pages reports it.
+            // If this fails, the wait for one of the pages reports the error.
             let _ = self.submit(ring, 0);
         }
         self.queued.set(false);
@@ -288,7 +288,7 @@ impl<'p> FileReader<'p> {
         }
     }
 
-    /// Takes in what has arrived. Returns whether `page` is in memory then.
+    /// Takes in pages that have arrived. Returns whether `page` is then in memory.
     #[cold]
     fn has_arrived(&self, page: PageId) -> bool {
         if let Some(mut lane) = self.hold.slot().try_lane()
@@ -353,7 +353,7 @@ impl Reader for FileReader<'_> {
         }
         let claim = snapshots::take(&self.side.versions.shared, &self.hold.slot().snapshot, self.snapshot);
         self.snapshot = Some(claim);
-        // What was read aside, or not compared, may be of before the snapshot.
+        // Pages that were read aside, or not compared, may be older than the snapshot.
         self.release();
         claim.commit
     }

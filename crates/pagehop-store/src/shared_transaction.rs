@@ -2,7 +2,7 @@
 //!
 //! Each thread has a [`Member`]. A step of a member locks its pages, changes copies of their
 //! bodies, and puts these in place of the old ones; a reader keeps the body that it was given.
-//! Members see the steps of one another, and what the transaction had changed before. When all are
+//! Members see the steps of one another, and the earlier changes of the transaction. When all are
 //! done, [`Overlay::into_bodies`] gives their bodies to the transaction.
 
 use std::collections::HashMap;
@@ -15,21 +15,21 @@ use pagehop_engine::page::ChangeStep;
 use pagehop_engine::{BODY_BYTES, Error, PAGE_BYTES, PageId, PagesMut, Reader, STEP_PAGES};
 use pagehop_kernels::prefetch;
 
-use crate::changes::{Body, Changes, TransactionReader, new_body, too_many_pages, transaction_is_full};
+use crate::changed_pages::{Body, Changes, TransactionReader, new_body, too_many_pages, transaction_is_full};
 use crate::log::dirty::PageHasher;
 use crate::read_side::ReadSide;
 use crate::reader::FileReader;
 
 /// Parts of the table of changed pages, each with a lock.
 const PARTS: usize = 64;
-/// Locks of pages. Two pages may have the same.
+/// Number of locks of pages. Two pages may have the same lock.
 const LATCHES: usize = 256;
-/// Bits that tell at once that a page has not been changed.
+/// Number of bits that show at once that a page has not been changed.
 const BITS: usize = 1 << 17;
 
 type Part = RwLock<HashMap<u32, Arc<Body>, BuildHasherDefault<PageHasher>>>;
 
-/// What the members of a transaction have changed.
+/// The changes of the members of a transaction.
 pub(crate) struct Overlay {
     parts: Vec<Part>,
     latches: Vec<Mutex<()>>,
@@ -82,14 +82,14 @@ impl Overlay {
 
     fn get(&self, page: u32) -> Option<Arc<Body>> {
         let (word, bit) = self.bit(page);
-        // A body that another one led to has its bit set: the lock of that one's part came between.
+        // A body that another body led to has its bit set: the lock of its part orders the two.
         if word.load(Ordering::Relaxed) & bit == 0 {
             return None;
         }
         self.part(page).read().unwrap_or_else(PoisonError::into_inner).get(&page).cloned()
     }
 
-    /// Puts a body in place; returns the one that was there if no reader has it.
+    /// Puts a body in place. Returns the old one if no reader has it.
     fn put(&self, page: u32, body: Body) -> Option<Body> {
         let (word, bit) = self.bit(page);
         word.fetch_or(bit, Ordering::Relaxed);
@@ -97,7 +97,7 @@ impl Overlay {
         old.and_then(Arc::into_inner)
     }
 
-    /// Locks pages against the steps of others, in an order that all follow.
+    /// Locks pages against the steps of others, always in the same order.
     fn lock(&self, pages: &[PageId]) -> [Option<MutexGuard<'_, ()>>; STEP_PAGES] {
         let mut places = [usize::MAX; STEP_PAGES];
         for (place, page) in places.iter_mut().zip(pages) {
@@ -128,7 +128,7 @@ pub struct Member<'w> {
 
 impl Drop for Member<'_> {
     fn drop(&mut self) {
-        // A panic in a section: the others go on, and end.
+        // A panic in a section: the other members go on, and end.
         self.end_section();
     }
 }
@@ -240,8 +240,8 @@ impl PagesMut for Member<'_> {
     }
 }
 
-/// What a member reads: steps of all members, what the transaction changed before, and what is
-/// committed.
+/// The view of a member: steps of all members, earlier changes of the transaction, and committed
+/// pages.
 pub struct MemberReader<'w> {
     overlay: &'w Overlay,
     before: TransactionReader<'w>,

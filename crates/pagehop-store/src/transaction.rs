@@ -1,7 +1,7 @@
 //! A transaction: pages of the writer's own until it commits.
 //!
 //! The first change of a page copies it. The copies are private: no reader sees them, and none
-//! reaches the disk before the commit does. Undoing is dropping them.
+//! reaches the disk before the commit does. A rollback drops them.
 
 use std::cell::OnceCell;
 
@@ -10,12 +10,14 @@ use pagehop_engine::{
     BODY_BYTES, Error, HOST_HEADER_BYTES, PAGE_BYTES, PageId, PagesMut, Reader, STEP_PAGES, SharedPages,
 };
 
-use crate::changes::{Body, Changes, TransactionReader, ZEROS, new_body, too_many_pages, transaction_is_full};
+use crate::changed_pages::{
+    Body, Changes, TransactionReader, ZEROS, new_body, too_many_pages, transaction_is_full,
+};
 use crate::checkpoint::checkpoint;
+use crate::commit;
 use crate::process::snapshots;
 use crate::reader::FileReader;
 use crate::shared_transaction::{Member, Overlay};
-use crate::write;
 use crate::writer::Turn;
 
 /// A writer's changes to an index, which become visible and durable together with
@@ -27,9 +29,9 @@ pub struct Transaction<'p> {
     oldest: OnceCell<u64>,
     /// Bodies that a step works on before it is known to succeed.
     copies: Vec<Body>,
-    /// What several threads are changing.
+    /// The changes of several threads.
     overlay: Option<Overlay>,
-    /// Threads that change it.
+    /// Number of threads that change it.
     threads: usize,
 }
 
@@ -48,9 +50,9 @@ impl<'p> Transaction<'p> {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the disk is full or the system refuses; nothing has changed then. If the
-    /// system could not say whether the log reached the disk, nothing can be committed until the
-    /// index is opened again, and the transaction may then turn out to be there.
+    /// [`Error::Io`] if the disk is full or the system refuses; nothing has changed then. If it is
+    /// unknown whether the log reached the disk, nothing can be committed until the index is opened
+    /// again. The transaction may then be committed or not.
     pub fn commit(mut self) -> Result<(), Error> {
         let committed = self.committed();
         if self.changes.bodies.is_empty() && self.page_count == committed {
@@ -74,8 +76,8 @@ impl<'p> Transaction<'p> {
         let commit = self.commit_number();
         let changes = &self.changes;
         let body_of = |page| changes.get(page).unwrap_or(&ZEROS);
-        let entries = write::append(&mut self.turn, &changed, self.page_count, self.threads, body_of)?;
-        write::publish(&mut self.turn, &entries, commit, self.page_count, body_of);
+        let entries = commit::append(&mut self.turn, &changed, self.page_count, self.threads, body_of)?;
+        commit::publish(&mut self.turn, &entries, commit, self.page_count, body_of);
         Ok(())
     }
 
@@ -133,7 +135,7 @@ impl PagesMut for Transaction<'_> {
     }
 
     fn oldest_snapshot(&self) -> u64 {
-        // It only grows, so the first answer stays true.
+        // The oldest snapshot only grows, so the first answer stays true.
         *self.oldest.get_or_init(|| snapshots::oldest(&self.turn.read.versions.shared))
     }
 
@@ -221,7 +223,7 @@ mod tests {
         }
     }
 
-    /// What a writer that is killed while it shows a commit leaves: the log has all of the commit,
+    /// The state after a writer was killed while it showed a commit: the log has all of the commit,
     /// the table of changes has `shown` of its pages, and the locks are free.
     fn die_showing(writer: IndexFile, shown: usize) -> u64 {
         let mut transaction = writer.begin().unwrap();
@@ -232,7 +234,7 @@ mod tests {
         let mut changed: Vec<u32> = changes.places.keys().copied().collect();
         changed.sort_unstable_by_key(|&page| std::cmp::Reverse(page));
         let body_of = |page| changes.get(page).unwrap_or(&ZEROS);
-        let entries = write::append(&mut transaction.turn, &changed, page_count, 1, body_of).unwrap();
+        let entries = commit::append(&mut transaction.turn, &changed, page_count, 1, body_of).unwrap();
         let (commit, shared) = (transaction.turn.state.end, &writer.read.versions.shared);
         shared.begin(commit);
         for (at, entry) in entries.iter().take(shown).enumerate() {

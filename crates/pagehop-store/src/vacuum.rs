@@ -2,25 +2,24 @@
 //!
 //! It also runs by itself: a call that deletes or replaces rows goes on to free the space of
 //! earlier ones, once these are too large a share of the index. The work of such a call is in
-//! proportion to the rows that it wrote. A program that writes steadily pays steadily, and one that
-//! deletes half of an index at once is not held up for minutes: what is left waits for later calls,
-//! or for [`vacuum`].
+//! proportion to the rows that it wrote. So a program that deletes half of an index at once does
+//! not wait for minutes: the rest of the work is left to later calls, or to [`vacuum`].
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pagehop_engine::{Error, Index, OnProgress, Progress, VacuumReport};
 
-use crate::change::within;
+use crate::atomic_change::within;
 use crate::index_file::IndexFile;
 
-/// Dead nodes that one transaction of a vacuum takes out: few enough that its pages fit in memory,
-/// and that little is lost if it is stopped.
+/// Dead nodes that one transaction of a vacuum removes: few enough that its pages fit in memory,
+/// and that little work is lost if it is stopped.
 const VACUUM_NODES: u64 = 256;
 
 /// Most transactions of vacuum in one call: two or three seconds.
 const MOST_TRANSACTIONS: u64 = 16;
-/// Steps for a dead row: out of the graph, and later its slot free.
+/// Steps for a dead row: it leaves the graph, and later its slot becomes free.
 const STEPS_OF_ROW: u64 = 2;
 
 /// Vacuums after a call that deleted or replaced `killed` rows. A failure is ignored, and so is a
@@ -37,12 +36,12 @@ fn vacuum_some(index: &Index<IndexFile>, killed: u64, progress: OnProgress<'_>) 
     for done in 0..most {
         let info = index.info()?;
         let allowed = (info.rows as f64 * f64::from(share)) as u64;
-        // A transaction for less costs as much, and frees less.
+        // A transaction for fewer rows costs the same, and frees less.
         if info.dead_rows < allowed + VACUUM_NODES {
             break;
         }
-        // It takes a walk over all dead rows to see that readers still see them: not after every
-        // call.
+        // Only a walk over all dead rows shows that readers still see them, so it is not done after
+        // every call.
         let waiting = waiting_rows.load(Relaxed);
         if (waiting..waiting + VACUUM_NODES).contains(&info.dead_rows) {
             break;

@@ -1,4 +1,4 @@
-//! The writer's side: what it knows about the log, and whose turn it is.
+//! The writer's side: its state of the log, and the turns of its threads.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use crate::log::recover::Recovered;
 use crate::options::{Durability, OpenOptions};
 use crate::read_side::ReadSide;
 
-/// What only the process that writes has.
+/// State that only the process that writes has.
 pub(crate) struct Writer {
     /// The index file, for checkpoints.
     pub(crate) index: Arc<dyn StorageFile>,
@@ -24,48 +24,48 @@ pub(crate) struct Writer {
     pub(crate) auto_vacuum: Option<f32>,
     /// Dead rows when an automatic vacuum found that all wait for readers; 0 if the last did not.
     pub(crate) waiting_rows: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<LogState>,
     pub(crate) log_bytes_written: AtomicU64,
     pub(crate) page_bytes_written: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
     pub(crate) commits: AtomicU64,
 }
 
-/// What one transaction or one checkpoint at a time has to itself.
+/// The state that one transaction or one checkpoint at a time owns.
 pub(crate) struct Turn<'p> {
     pub(crate) read: &'p ReadSide,
     pub(crate) writer: &'p Writer,
-    pub(crate) state: MutexGuard<'p, State>,
+    pub(crate) state: MutexGuard<'p, LogState>,
 }
 
-/// What page 0 in the index file says of the log.
+/// What page 0 of the index file implies for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Naming {
     /// Commits in the log count.
     Named,
     /// No log counts.
     Unnamed,
-    /// One of both: a write failed, and may have reached the file.
+    /// One of these two: a write failed, and may have reached the file.
     Unknown,
 }
 
-/// What the writer knows about the log.
-pub(crate) struct State {
+/// The state of the log, as the writer knows it.
+pub(crate) struct LogState {
     /// The log's header; `None` until the first commit makes the log.
     pub(crate) header: Option<Header>,
     /// Where the log begins and ends.
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Of the last block.
+    /// Checksum of the last block.
     pub(crate) checksum: u32,
-    /// Up to where the log file has space.
+    /// Offset up to which the log file has space.
     pub(crate) reserved: u64,
     pub(crate) dirty: Dirty,
     /// Log position of page 0 in the index file.
     pub(crate) base_position: u64,
-    /// Whether page 0 in the index file says that commits in the log count.
+    /// Whether commits in the log count according to page 0 in the index file.
     pub(crate) naming: Naming,
-    /// Why nothing can be committed any more.
+    /// The reason why nothing can be committed any more.
     pub(crate) broken: Option<String>,
 }
 
@@ -79,7 +79,7 @@ impl Writer {
         let start = recovered.end_start();
         let header = recovered.header;
         let reserved = header.as_ref().map_or(0, |header| header.offset(recovered.end.lsn));
-        let state = State {
+        let state = LogState {
             naming: if header.is_some() { Naming::Named } else { Naming::Unnamed },
             header,
             start,
@@ -105,7 +105,7 @@ impl Writer {
         }
     }
 
-    /// Refuses the child of a fork: its parent has the turn.
+    /// Refuses the child of a fork: its parent is the writer.
     pub(crate) fn check_process(&self, read: &ReadSide) -> Result<(), Error> {
         if !read.versions.shared.is_forked() {
             return Ok(());
@@ -118,12 +118,12 @@ impl Writer {
         Err(Error::Forked { what })
     }
 
-    /// The writer's turn; waits until the one before has ended.
+    /// The writer's turn; waits until the turn before has ended.
     pub(crate) fn turn<'p>(&'p self, read: &'p ReadSide) -> Turn<'p> {
         Turn { read, writer: self, state: self.state() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LogState> {
         // A panic in the middle of a commit is in `broken`.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -151,13 +151,13 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Whether the log is longer than it should be.
+    /// Whether the log is longer than the options allow.
     pub(crate) fn is_log_long(&self) -> bool {
         self.state.end - self.state.start > self.writer.log_bytes
     }
 
-    /// Says on page 0 of the index file, durably, that the commits in the log with this `tag`
-    /// count; 0 for none. Only the first sector is written, which a disk writes whole or not at
+    /// Notes on page 0 of the index file, durably, that the commits in the log with this `tag`
+    /// count; 0 for no log. Only the first sector is written, which a disk writes whole or not at
     /// all.
     pub(crate) fn name_log(&mut self, tag: LogTag) -> Result<(), Error> {
         let mut buffer = PageBuffer::new();
@@ -172,7 +172,8 @@ impl Turn<'_> {
                     Error::io(format!("write of the header of page 0 of {path}"), error)
                 })?;
             }
-            // A checkpoint tore it: the log counts until another has made it whole.
+            // A checkpoint tore page 0: the log counts until another checkpoint has made the page
+            // whole.
             Err(Error::Corrupt { .. }) => {}
             Err(error) => return Err(error),
         }

@@ -1,1 +1,1 @@
-"""What raw points say: pure functions, without files, clocks or engines."""
+"""Analysis of raw points: pure functions, without files, clocks or engines."""

@@ -1,4 +1,4 @@
-"""Do two runs of one plan say the same? Their figures side by side, such as QPS at each target."""
+"""Compares two runs of one plan: their figures side by side, such as QPS at each target."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pagehop_lab.analysis.settings import Setting, settings_of
 from pagehop_lab.analysis.targets import best_at
 
 TOLERANCE = 0.1
-"""Figures within this of each other agree."""
+"""Figures agree if they differ by less than this share."""
 
 Verdict = Literal["agree", "differ", "cannot tell", "only one reaches it", "neither reaches it", "only one has it"]
 DISAGREE: tuple[Verdict, ...] = ("differ", "only one reaches it", "only one has it")
@@ -34,13 +34,13 @@ def verdict(first: float, second: float, ratio: Interval) -> Verdict:
 
 @dataclass(frozen=True)
 class Held:
-    """How often the interval of a ratio of two runs holds 1, and how wide such intervals are."""
+    """How often the interval of a ratio of two runs contains 1, and how wide such intervals are."""
 
     count: int
-    """Ratios with an interval, which takes two repeats in both runs."""
+    """Number of ratios with an interval; an interval takes two repeats in both runs."""
     held: int
     width: float
-    """How far an interval goes to either side of its middle, as a share of it: the mean."""
+    """Mean half width of the intervals, as a share of their middle."""
 
     @staticmethod
     def of(ratios: Iterable[Interval]) -> Held:
@@ -62,7 +62,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Pair:
-    """What two runs found of one engine at one target."""
+    """The figures of two runs for one engine at one target."""
 
     engine: str
     target: float
@@ -71,7 +71,7 @@ class Pair:
 
     @property
     def ratio(self) -> float | None:
-        """QPS of the second over QPS of the first, both the middle of their repeats."""
+        """QPS of the second run over QPS of the first, both the median of their repeats."""
         if self.first is None or self.second is None:
             return None
         return self.second.qps.median / self.first.qps.median
@@ -81,7 +81,7 @@ class Pair:
         """Where that ratio lies."""
         if self.first is None or self.second is None:
             return None
-        # Repeats of different runs have nothing in common but their number.
+        # Repeats of different runs share only their number.
         figures, others = ([point.qps for point in setting.points] for setting in (self.second, self.first))
         return unpaired(figures, others)
 

@@ -17,7 +17,7 @@ from pagehop_lab.analysis.intervals import Interval
 from pagehop_lab.analysis.points import OptionValue, Point, shown
 from pagehop_lab.analysis.settings import Setting, indexes_of, settings_of
 
-# Recalls that differ by less are one: floating point, not measurement.
+# Recalls that differ by less are equal, up to floating point.
 _SAME = 1e-9
 
 Run = tuple[int, int]
@@ -33,9 +33,9 @@ class Figure:
     of_point: Callable[[Point], float | None] | None = None
     """None for a figure of a build."""
     is_counted: bool = False
-    """Whether it is a count without a clock, which every repeat gives alike."""
+    """Whether the figure is a count without a clock, which is the same in every repeat."""
     counted_in: tuple[str, ...] = ()
-    """The tests in which it is, if not in all."""
+    """The tests in which it is such a count, if not in all."""
 
     def counted(self, case: str) -> bool:
         """Whether it is such a count in a test of servers."""
@@ -63,19 +63,19 @@ FIGURES: Mapping[str, Figure] = {
 
 @dataclass(frozen=True)
 class Aim:
-    """One figure that is to be reached, at one recall, on each of some sets."""
+    """An aim: a limit for one figure at one recall, on each of some sets."""
 
     what: str
     figure: str
-    """Of FIGURES."""
+    """A name in FIGURES."""
     engine: str
     over: str | None = None
     """The engine of the divisor. None for a plain figure, unless `over_dataset` is set."""
     datasets: tuple[str, ...] = ()
-    """All sets of the plan without it."""
+    """Names of sets; all sets of the plan if empty."""
     but: tuple[str, ...] = ()
     over_dataset: str | None = None
-    """The set of the divisor, where it is another."""
+    """The set of the divisor, if it is another set."""
     recall: float | None = None
     """None for a figure of a build."""
     floor: float | None = None
@@ -90,7 +90,7 @@ class Aim:
 
 @dataclass(frozen=True)
 class Series:
-    """One figure in each repeat, and where it comes from."""
+    """One figure in each repeat, with its source."""
 
     figures: Mapping[Run, float]
     told: str
@@ -102,12 +102,12 @@ class Series:
 
 
 def verdict(found: Interval, aim: Aim) -> str:
-    """What can be said of a figure and its limits."""
+    """The verdict on a figure, by its interval and the limits of an aim."""
     return verdict_on(found, aim.floor, aim.aim, FIGURES[aim.figure].more_is_better)
 
 
 def verdict_on(found: Interval, least: float | None, wanted: float | None, more: bool) -> str:
-    """The same of a floor and an aim; `more` says whether more is better."""
+    """The same for a floor and an aim; `more` says whether more is better."""
     floor, goal = _side(found, least, more), _side(found, wanted, more)
     if goal == "reached":
         return "aim reached"
@@ -123,7 +123,7 @@ def _side(found: Interval, limit: float | None, more: bool) -> str:
         return "none"
     low, high = (found.low, found.high) if more else (-found.high, -found.low)
     limit = limit if more else -limit
-    # What is exactly the limit reaches it, but for floating point.
+    # A figure that equals the limit reaches it, up to floating point.
     edge = abs(limit) * _SAME
     if low >= limit - edge:
         return "reached"
@@ -131,7 +131,9 @@ def _side(found: Interval, limit: float | None, more: bool) -> str:
 
 
 def ratios(one: Series, other: Series) -> list[float]:
-    """Repeat by repeat where both have the same repeats; of the middles otherwise."""
+    """Ratios of the same repeats, if both have the same repeats; otherwise the ratio of the
+    medians.
+    """
     shared = [run for run in one.figures if run in other.figures]
     if not shared:
         return [one.middle / other.middle]
@@ -157,7 +159,7 @@ def at_recall(points: Iterable[Point], recall: float, figure: Figure) -> Series 
 
 
 def _on_index(settings: Sequence[Setting], recall: float, figure: Figure, build: str) -> Series | None:
-    """The same of one index, which `build` names where there are several."""
+    """The same for one index, which `build` names if there are several."""
     of_point = figure.of_point
     assert of_point is not None
     sign = 1.0 if figure.more_is_better else -1.0

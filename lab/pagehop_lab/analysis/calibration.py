@@ -12,35 +12,35 @@ from pagehop_lab.analysis.points import Options, Point, shown
 from pagehop_lab.analysis.settings import Setting, indexes_of, settings_of
 
 BELOW, ABOVE = 0.005, 0.007
-"""How much less and more than what was asked for may be found."""
+"""How far the measured recall may be below and above the requested one."""
 LOST = 0.01
-"""Recall that may be gone after rounds of changes."""
+"""Largest loss of recall after rounds of changes."""
 DEARER = 1.15
-"""Hops over those of the cheapest setting."""
+"""Largest ratio of hops to those of the cheapest setting."""
 _SAME = 1e-9
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A recall that was asked for, on one index."""
+    """A requested recall, on one index."""
 
     engine: str
     build: Options
     recall: float
     found: float
     low: float
-    """Of the interval for other queries of the same kind, with 95% confidence."""
+    """Lower end of the 95% confidence interval, for other queries of the same kind."""
     high: float
     hops: float
     cheapest: tuple[float, str] | None
-    """Hops and words of the cheapest setting that finds what was asked for; None if none does."""
+    """Hops and words of the cheapest setting that finds the requested recall; None if none does."""
     at_found: tuple[float, str] | None
     """The same for what was found."""
     file: str
 
     @property
     def accuracy(self) -> str:
-        """Whether what is found is near enough to what was asked for."""
+        """Whether the measured recall is close enough to the requested one."""
         if -BELOW - _SAME <= self.found - self.recall <= ABOVE + _SAME:
             return "floor reached"
         apart = self.high < self.recall - BELOW or self.low > self.recall + ABOVE
@@ -48,7 +48,7 @@ class Asked:
 
     @property
     def dearer(self) -> float | None:
-        """Hops over those of the cheapest setting."""
+        """Ratio of the hops to those of the cheapest setting."""
         return None if self.cheapest is None else self.hops / self.cheapest[0]
 
 
@@ -92,10 +92,10 @@ class Changed:
     rounds: int
     label: str
     before: float
-    """Recall."""
+    """The recall after the build."""
     after: float
     low: float
-    """Of the interval of what was found after, with 95% confidence."""
+    """Lower end of the 95% confidence interval of the recall after the changes."""
     high: float
     file: str
 

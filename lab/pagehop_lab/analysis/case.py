@@ -17,12 +17,12 @@ class Case:
     script: str
     """The name of the test for sysbench."""
     range: int
-    """Rows that one query is about, where that means anything."""
+    """Number of rows that one query covers, if the test has such a range."""
     writes: bool = False
     changes_keys: bool = False
-    """Whether rows come or go, so that it must be among the last."""
+    """Whether the test inserts or deletes rows, so that it must be among the last."""
 
     @property
     def first(self) -> bool:
-        """Whether it wants a table to which nothing was written since it was loaded."""
+        """Whether the test needs a table that was not written to since it was loaded."""
         return ".pre_" in self.name

@@ -28,9 +28,10 @@ from pagehop_lab.analysis.student import two_sided_p
 Float64 = npt.NDArray[np.float64]
 
 LEVEL = 0.05
-# With fewer degrees of freedom only steps of many times the noise could be told from chance.
+# With fewer degrees of freedom, only steps of many times the noise could be distinguished from
+# chance.
 _FREEDOM_MIN = 3
-# Logarithms that differ by less are equal, but for rounding.
+# Logarithms that differ by less are equal, up to rounding.
 _EQUAL = 1e-12
 
 
@@ -39,11 +40,11 @@ class Change:
     """A step of throughput."""
 
     at: int
-    """The first version after it, by its place."""
+    """Position of the first version after the change."""
     ratio: float
-    """The middle after it over the middle before it, each up to the next change."""
+    """The median after the change over the median before it, each up to the next change."""
     p: float
-    """How often chance gives as large a t in this test."""
+    """Probability that chance gives as large a t in this test."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Repeats:
 
     @property
     def can_tell(self) -> bool:
-        """Whether there are enough repeats to tell any change from chance."""
+        """Whether there are enough repeats to distinguish any change from chance."""
         return _split(_logs(self.by_version), self.in_blocks) is not None
 
 

@@ -14,7 +14,7 @@ from pagehop_lab.analysis.points import OptionValue
 
 @dataclass(frozen=True)
 class Cell:
-    """A point that was to be measured."""
+    """A point of the plan."""
 
     name: str
     """Unique in its grid."""
@@ -34,13 +34,13 @@ class Coverage:
     missing: tuple[Cell, ...]
     """Cells without a result."""
     lost: Mapping[str, Mapping[str, tuple[OptionValue, ...]]]
-    """Of each engine, the values of each option that no present or failed cell has."""
+    """For each engine, the values of each option that no present or failed cell has."""
     told: Mapping[str, str] = field(default_factory=dict)
     """The failures for people: those of one reason in one line."""
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is missing in silence."""
+        """Whether every missing cell has a reason."""
         return not self.missing
 
 

@@ -21,7 +21,7 @@ _STEPS = [
 
 
 def ladder(k: int) -> list[int]:
-    """Efforts that are tried, least first. No engine takes less than `k`."""
+    """Efforts to try, least first. No engine takes less than `k`."""
     return [step for step in _STEPS if step >= k]
 
 

@@ -19,16 +19,14 @@ from typing import Any, Literal
 _T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
 _T_LIMIT = 2.1
 SAME = 1.05
-"""Ratios that are surely within this factor of 1 are the same."""
+"""A ratio counts as 1 if its interval lies within this factor of 1."""
 
 Said = Literal["higher", "lower", "same", "cannot be told", "one repeat"]
 
 
 @dataclass(frozen=True)
 class Interval:
-    """The middle of figures, and where it lies with 95% confidence; of one figure alone nothing is
-    known.
-    """
+    """The median of figures and its 95% confidence interval; one figure alone has no interval."""
 
     middle: float
     low: float
@@ -71,7 +69,7 @@ class Interval:
 
     @property
     def is_apart(self) -> bool:
-        """Whether a ratio is surely not 1."""
+        """Whether the interval of a ratio leaves out 1."""
         return self.said in ("higher", "lower")
 
     def shown(self, form: str = ".2f") -> str:

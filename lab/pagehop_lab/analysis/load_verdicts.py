@@ -1,4 +1,4 @@
-"""Is a figure of a whole server what it says? Verdicts on raw measurements of OLTP tests."""
+"""Verdicts on raw measurements of OLTP tests: whether the figure of a server is valid."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Any
 
 from pagehop_lab.analysis.verdicts import OTHERS, OTHERS_MAX, Verdicts, stolen, throttled, without_stolen
 
-# A client that is busy for more of a core's time measures itself, however many cores there are.
+# A client that is busy for a larger share of a core measures itself.
 CLIENT_SHARE_MAX = 0.5
-# The same of what was measured before that share was known: of the CPU of the whole machine.
+# The same limit for older measurements, as a share of the CPU of the whole machine.
 _CLIENT_SHARE_OF_MACHINE_MAX = 0.2
-# Reads that take a tenth of a millisecond each then take 1% of the time.
+# Reads that take a tenth of a millisecond each, in this number, take 1% of the time.
 HOT_READS_PER_S_MAX = 100
-# A step whose writes fall behind more has failed, and its queries say nothing.
+# A step that writes less than this share of its rate has failed, and its queries are invalid.
 WRITE_SHARE_MIN = 0.95
 CLOCK_JUMP_MAX_S = 0.1
-# What is this rarely read was in memory.
+# With fewer reads per query, the data were in memory.
 COLD_READS_MIN = 0.2
 TIMES_MIN = 8.0
-"""Data over the memory that may hold any of it, where data are to be larger than memory."""
+"""Least ratio of the data to the memory that may hold them, if data must be larger than memory."""
 FEW = 10
 
 
 def judge_load(raw: Mapping[str, Any]) -> Verdicts:
-    """Why a figure is invalid, and what is to be known of it otherwise."""
+    """The reason why a figure is invalid, and notes on a valid figure."""
     wrong, noted = [], []
     if raw["errors"]:
         wrong.append(f"errors: {raw['errors']} queries failed")
@@ -61,7 +61,9 @@ def judge_load(raw: Mapping[str, Any]) -> Verdicts:
 
 
 def _others(raw: Mapping[str, Any]) -> str | None:
-    """Other work on the machine; where the kernel's for the disk is not known, at most how much."""
+    """A note on other work on the machine; an upper bound if the kernel's work for the disk is not
+    known.
+    """
     others, most = raw["other_busy_cores"], ""
     if others is None and raw.get("busy_cores") is not None:
         own_us = raw["server_cpu_us_per_query"] + raw["client_cpu_us_per_query"]
@@ -83,7 +85,7 @@ def _of_the_client(raw: Mapping[str, Any]) -> list[str]:
 
 
 def _of_storage(raw: Mapping[str, Any]) -> list[str]:
-    """What is wrong with a figure of reads from storage, or of writes to it."""
+    """The reasons why a figure of reads from storage, or of writes to it, is invalid."""
     wrong = []
     if raw.get("settled") is False:
         wrong.append(f"settling: rates still went one way after {raw['settle_s']:.0f} s")

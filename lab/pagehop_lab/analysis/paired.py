@@ -22,9 +22,7 @@ def turn_order(servers: int, number: int) -> list[int]:
 
 
 def paired_ratio(one: Sequence[float], other: Sequence[float]) -> float:
-    """One figure over another in a repeat, from those of its rounds: the middle of the rounds'
-    ratios.
-    """
+    """The ratio of two figures in a repeat: the median of the ratios of its rounds."""
     return float(np.exp(np.median(np.log(np.asarray(one)) - np.log(np.asarray(other)))))
 
 
@@ -35,7 +33,7 @@ def without_weather(rounds: Sequence[Sequence[Sequence[float]]]) -> list[list[fl
     Their mean over all is that of the figures that were measured; only their ratios say anything.
     """
     logs = np.log(np.asarray(rounds, dtype=np.float64))
-    # Of three servers, one that was disturbed in a round shifts the others by a third of it; the
-    # middle forgets that.
+    # One of three servers that was disturbed in a round shifts the others by a third of its
+    # disturbance; the median ignores that.
     left = logs - logs.mean(axis=0, keepdims=True)
     return [[float(one) for one in repeats] for repeats in np.exp(np.median(left, axis=2) + logs.mean())]

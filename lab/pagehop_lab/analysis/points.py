@@ -36,7 +36,7 @@ _TOLD = {
 
 
 def told(asked: Options) -> str:
-    """What is not plain about a load, for a title."""
+    """The options of a load that are not the default, for a title."""
     return ", ".join(_TOLD[name].format(value) for name, value in asked)
 
 
@@ -49,19 +49,20 @@ class Point:
     build: Options
     search: Options
     recall: float
-    """As the plan wants it counted: by distance threshold, unless it says otherwise."""
+    """The recall that the plan compares by: by distance threshold, unless the plan has another one.
+    """
     qps: float
     sessions: int = 1
     rebuild: int = 0
     repeat: int = 0
     wrong: tuple[str, ...] = ()
-    """Why the figure is invalid; nothing if it is valid."""
+    """The reasons why the figure is invalid; empty if it is valid."""
     noted: tuple[str, ...] = ()
-    """What a reader should know of a valid figure."""
+    """Notes on a valid figure."""
     file: str = ""
     """The raw file, relative to the run's folder."""
     asked: Options = ()
-    """What else there is to the load, where it is not the plain one."""
+    """The options of the load that are not the default."""
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """Everything that was measured."""
 
@@ -72,12 +73,12 @@ class Point:
 
     @property
     def setting(self) -> Hashable:
-        """What repeats and rebuilds of one measurement share."""
+        """The identity that repeats and rebuilds of one measurement share."""
         return (self.dataset, self.engine, self.build, self.search, self.sessions, self.asked)
 
     @property
     def label(self) -> str:
-        """Build and search options, and what is not plain about the load, in a few words."""
+        """Build options, search options and unusual options of the load, in a few words."""
         return " ".join(filter(None, [shown(self.build), shown(self.search), shown(self.asked)]))
 
 

@@ -19,7 +19,7 @@ Float64 = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
 
 RECALL_NAMES = {"threshold": "by_threshold", "ties": "with_ties", "id": "by_id"}
-"""The three counts, as plans call them and as raw measurements do."""
+"""The names of the three counts in plans, and their names in raw measurements."""
 
 THRESHOLD = 1e-3
 # Two distances are equal if they differ by no more than this, relatively or at the scale of
@@ -65,7 +65,7 @@ def product(rows: Float32, queries: Float32) -> Float64:
 
 
 def unit(rows: Float32) -> Float32:
-    """Rows at unit length; zeros stay. Among them the order by L2 is the order by angle."""
+    """Rows at unit length; zero rows stay. For these, the order by L2 is the order by angle."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.maximum(lengths, np.float32(1e-30)), dtype=np.float32)
 
@@ -90,7 +90,7 @@ def recalls(
     same = (found[:, :, None] == truth_ids[:, None, :k]).any(axis=2) & fresh
 
     distances = np.full(found.shape, np.inf)
-    # A true row has the distance that the truth has for it or less: it counts without a look.
+    # The distance of a true row is at most the one in the truth, so it counts without a test.
     rows, columns = np.nonzero(fresh & ~same)
     for start in range(0, len(rows), _AT_ONCE):
         at = (rows[start : start + _AT_ONCE], columns[start : start + _AT_ONCE])

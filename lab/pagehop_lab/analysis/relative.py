@@ -23,7 +23,7 @@ def half_up(figure: Decimal) -> Decimal:
 
 def ratio(figure: float, base: float) -> Decimal:
     """One figure over another, to two decimals."""
-    # By way of their shortest decimals, which are what a file or a table has.
+    # From their shortest decimals, which a file or a table has.
     return half_up(Decimal(repr(float(figure))) / Decimal(repr(float(base))))
 
 
@@ -41,7 +41,7 @@ class Five:
     mean: Decimal
     median: Decimal
     stdev: Decimal
-    """Of a sample; 0 of one ratio."""
+    """Standard deviation of a sample; 0 for one ratio."""
 
     @staticmethod
     def of(ratios: Sequence[Decimal]) -> Five:
@@ -50,7 +50,7 @@ class Five:
         return Five(min(ratios), max(ratios), statistics.mean(ratios), statistics.median(ratios), spread)
 
     def shown(self) -> tuple[str, str, str, str, str]:
-        """Least, most, mean, median, standard deviation as printed."""
+        """Least, most, mean, median, standard deviation, as printed."""
         least, most, mean, median, stdev = self.least, self.most, self.mean, self.median, self.stdev
         return (f"{half_up(least)}", f"{half_up(most)}", f"{half_up(mean)}", f"{half_up(median)}", f"{half_up(stdev)}")
 

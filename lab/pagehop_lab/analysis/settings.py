@@ -1,4 +1,4 @@
-"""Repeats and rebuilds of one setting taken together: the middle, and how far they lie apart."""
+"""Repeats and rebuilds of one setting together: their median and their spread."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ class Setting:
 
     @property
     def recall(self) -> Spread:
-        """Over rebuilds: repeats on one index ask the same queries and mostly find the same."""
+        """The spread over rebuilds: repeats on one index send the same queries and mostly find the
+        same rows.
+        """
         return Spread.of(point.recall for point in self.points)
 
     @property
@@ -66,7 +68,7 @@ class Setting:
 
     @property
     def middle(self) -> Point:
-        """The measurement nearest to the middle, which stands for all in links."""
+        """The measurement nearest to the median, to which links lead."""
         median = self.qps.median
         return min(self.points, key=lambda point: abs(point.qps - median))
 

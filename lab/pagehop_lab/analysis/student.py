@@ -1,4 +1,4 @@
-"""Student's t: how often chance alone gives as large a one."""
+"""Student's t: the probability that chance alone gives as large a t."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def two_sided_p(t: float, freedom: int) -> float:
     angle = math.atan(abs(t) / math.sqrt(freedom))
     cosine = math.cos(angle)
     is_odd = freedom % 2 == 1
-    # The terms of the sum are powers of the cosine, each by its factor from the one before.
+    # The terms of the sum are powers of the cosine; each is a factor times the one before.
     term, total = (cosine, 0.0) if is_odd else (1.0, 0.0)
     for power in range(1 if is_odd else 0, freedom - 1, 2):
         total += term

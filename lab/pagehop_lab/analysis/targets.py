@@ -15,7 +15,7 @@ from pagehop_lab.analysis.curve import interpolate
 from pagehop_lab.analysis.points import Point, engines_of
 from pagehop_lab.analysis.settings import Setting, indexes_of, settings_of
 
-# Recalls that differ by less are one: floating point, not measurement.
+# Recalls that differ by less are equal, up to floating point.
 _SAME = 1e-9
 
 
@@ -40,7 +40,7 @@ class AtTarget:
     best: Setting | None
     """The fastest setting at or above the target; None if there is none."""
     between: Between | None
-    """The fastest of all interpolations; None if nothing reaches the target."""
+    """The fastest of all interpolations; None if no index reaches the target."""
 
 
 def best_at(settings: Iterable[Setting], target: float) -> Setting | None:
@@ -56,7 +56,7 @@ def between_at(settings: Sequence[Setting], target: float) -> Between | None:
 
 
 def _between(index: Sequence[Setting], target: float) -> Between | None:
-    """The settings of one index around the target, among those that no other setting beats."""
+    """The settings of one index around the target, among those that no other setting dominates."""
     ordered = frontier(index)
     above = next((at for at, setting in enumerate(ordered) if setting.recall.median >= target - _SAME), None)
     if above is None:
@@ -82,7 +82,7 @@ def at_targets(points: Iterable[Point], targets: Iterable[float]) -> list[AtTarg
 
 
 def frontier(settings: Iterable[Setting]) -> list[Setting]:
-    """The settings that no other beats in both recall and QPS, in order of recall."""
+    """The settings that no other one dominates in recall and QPS, in order of recall."""
     kept: list[Setting] = []
     for setting in sorted(settings, key=lambda one: (-one.recall.median, -one.qps.median)):
         if not kept or setting.qps.median > kept[-1].qps.median:

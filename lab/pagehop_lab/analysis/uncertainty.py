@@ -1,4 +1,4 @@
-"""How sure a recall is: bootstrap over queries."""
+"""The confidence interval of a recall: bootstrap over queries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class Interval:
-    """Where a figure lies with 95% confidence."""
+    """The 95% confidence interval of a figure."""
 
     low: float
     high: float

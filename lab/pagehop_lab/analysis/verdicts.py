@@ -13,18 +13,18 @@ from typing import Any
 
 Raw = Mapping[str, Any]
 
-# A client that needs more than this share of the time measures itself.
+# A client that is busy for a larger share of the time measures itself.
 CLIENT_SHARE_MAX = 0.5
 # An offered rate is sustained if this share of it was answered.
 RATE_SHARE_MIN = 0.95
 # Storage reads for each query that a hot cache may have.
 HOT_READS_MAX = 0.01
-# Wall time over CPU time of one thread; above it, others were running.
+# Ratio of wall time to CPU time of one thread above which other work delayed it.
 WAITED_MAX = 1.1
 # Cores that other processes may keep busy.
 OTHERS_MAX = 0.1
 OTHERS = "others were running:"
-"""How a note on other work begins."""
+"""Beginning of a note on other work."""
 WAITED = f"{OTHERS} the clock went"
 """The first words of a note when other work delayed the measured thread.
 
@@ -34,13 +34,13 @@ THROTTLED = "throttled:"
 """How a note on heat begins."""
 # Exact answers that take this share of a plain scan's time look like a scan.
 SCAN_SHARE = 0.5
-# Settings of a scan take as long as each other, but for noise.
+# Settings of a scan take the same time, up to noise.
 SCAN_SPREAD = 1.5
 
 
 @dataclass(frozen=True)
 class Verdicts:
-    """Why a figure is invalid, and what to know of it otherwise; both empty if all is well."""
+    """The reasons why a figure is invalid, and notes on a valid one; both empty if all is well."""
 
     wrong: tuple[str, ...]
     noted: tuple[str, ...]

@@ -22,7 +22,7 @@ DATA = REPOSITORY / "data"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Does what the command line asks for."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(prog="./dev data", description=__doc__)
     parser.add_argument("names", nargs="+", metavar="NAME", help=f"of {', '.join(sets.NAMED)}")
     parser.add_argument("--rows", type=int, help="rows of each set; the folder has the number in its name")
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _prepare(name: str, rows: int | None, seed: int, *, fbin: bool) -> None:
-    """Makes a set that needs nothing but itself."""
+    """Makes a set that needs no other set."""
     if not sets.known(name):
         raise DataError(f"'{name}' is not one of {', '.join(sets.NAMED)}")
     made = sets.prepare(name, None, rows, None, None, seed, _say)
@@ -62,10 +62,10 @@ def _prepare(name: str, rows: int | None, seed: int, *, fbin: bool) -> None:
 
 
 def make(name: str, data: Path, rows: int | None, seed: int, say: Say) -> Path:
-    """The folder of a set, which is made if it is not there."""
+    """The folder of a set, which is made if it is missing."""
     if name not in NAMES:
         raise DataError(f"'{name}' is not one of {', '.join(NAMES)}")
-    # What makes real sets is installed only where they are made.
+    # The libraries that make real sets are only installed where such sets are made.
     from pagehop_lab.data.real import sift, texts
     from pagehop_lab.data.real.prose import RULES
 

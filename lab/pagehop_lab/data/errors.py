@@ -2,4 +2,4 @@
 
 
 class DataError(Exception):
-    """A set that is not there, cannot be read, or is not what it says."""
+    """A set that is missing, cannot be read, or is not what its name says."""

@@ -20,7 +20,7 @@ import numpy.typing as npt
 PACKAGE = "dataset-fashion-mnist"
 VARIABLE = "PAGEHOP_FASHION_MNIST"
 _INSTALLED = Path("/usr/share/datasets/fashion-mnist")
-# Of the unpacked contents: packings differ.
+# Checksums of the unpacked contents: packed files may differ.
 _CHECKSUMS = {
     "train-images-idx3-ubyte.gz": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
     "t10k-images-idx3-ubyte.gz": "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
@@ -28,7 +28,7 @@ _CHECKSUMS = {
 
 
 class NoData(Exception):  # noqa: N818
-    """The pictures are not here and cannot be brought."""
+    """The pictures are not here and cannot be fetched."""
 
 
 def load(data: Path) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:

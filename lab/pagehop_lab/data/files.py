@@ -1,5 +1,5 @@
-"""Rows as anybody has them: `.npy`, or a column of a Parquet file. Queries are a file of their own,
-or the last rows, which are left out of what is indexed.
+"""Rows from a user's file: `.npy`, or a column of a Parquet file. Queries are a file of their own,
+or the last rows, which are then not indexed.
 """
 
 from __future__ import annotations

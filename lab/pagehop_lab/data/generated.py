@@ -35,7 +35,8 @@ REPEATS_EXACT = 0.01
 REPEATS_NEAR = 0.02
 NEAR = 0.02
 
-# Streams of random numbers: one for what all rows share, one each for base rows and queries.
+# Streams of random numbers: one for data that all rows share, and one each for repeated rows, base
+# rows and queries.
 _SHARED, _REPEATED, _BASE, _QUERY = range(4)
 
 
@@ -55,7 +56,7 @@ class Generator:
         return self._rows(_QUERY, start, stop)
 
     def recipe(self) -> str:
-        """Names all that decides the rows; two recipes never share a name."""
+        """A name for everything that decides the rows; two recipes never share a name."""
         numbers = [
             self.seed, BLOCK, LATENT, HIDDEN, CLUSTERS, CLUSTER_SPREAD, NOISE,
             REPEATED, REPEATS_EXACT, REPEATS_NEAR, NEAR,

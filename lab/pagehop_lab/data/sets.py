@@ -50,7 +50,7 @@ _UNFINISHED = ".unfinished-"
 
 @dataclass(frozen=True)
 class Facts:
-    """What tells one set from another, and what a report says of it."""
+    """The identity of a set, and its description for reports."""
 
     name: str
     metric: str
@@ -65,7 +65,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A set that is ready."""
+    """A set that is ready for use."""
 
     facts: Facts
     base: Float32
@@ -132,7 +132,7 @@ def prepare(
 
 
 def load(folder: Path, name: str) -> Dataset:
-    """A set that was made ready."""
+    """A set that was made before."""
     base = np.load(folder / "base.npy", mmap_mode="r")
     queries = np.load(folder / "queries.npy")
     with np.load(folder / "truth.npz") as file:
@@ -163,7 +163,7 @@ def _is_generated(name: str, path: str | None) -> bool:
 
 
 def _source(name: str, path: str | None) -> str:
-    """What a set is made from, as it is now."""
+    """The source of a set in its present state."""
     if path is None:
         if not known(name):
             raise DataError(f"there is no set {name}: {', '.join(NAMED)}, or give a path to an HDF5 file")
@@ -178,7 +178,7 @@ def _source(name: str, path: str | None) -> str:
 
 
 def _about_real(name: str) -> dict[str, Any]:
-    """What a real set that was made says of itself."""
+    """The content of the about.json of a real set."""
     try:
         found: dict[str, Any] = json.loads((_real_folder(name) / "about.json").read_text())
     except OSError:
@@ -285,7 +285,7 @@ def _make(folder: Path, fill: Callable[[Path], None]) -> None:
 
 
 def _clear(parent: Path) -> None:
-    """Removes what killed processes were making."""
+    """Removes the unfinished folders of killed processes."""
     for scratch in parent.glob(f"{_UNFINISHED}*"):
         process = scratch.name.removeprefix(_UNFINISHED).partition("-")[0]
         if process.isdigit() and not Path("/proc", process).exists():

@@ -1,4 +1,4 @@
-"""Every engine there is, by the name that plans use."""
+"""All engines, by the names that plans use."""
 
 from __future__ import annotations
 

@@ -44,7 +44,8 @@ class DiskannDisk(Library):
             graph_degree=options["graph_degree"], search_memory_maximum=len(base) * (code_bytes + 0.5) / 2**30,
             build_memory_maximum=8.0, num_threads=threads,
         )  # fmt: skip
-        # Opened for one thread, it waits forever. A search still says how many threads it uses.
+        # If it is opened for one thread, it waits forever. A search still sets the number of its
+        # threads.
         self._index: Any = diskannpy.StaticDiskIndex(
             str(self.folder), num_threads=max(2, threads), num_nodes_to_cache=0, cache_mechanism=0
         )
@@ -69,5 +70,5 @@ class DiskannDisk(Library):
         return (self.folder / "ann_disk.index").stat().st_size + self.cache_bytes()
 
     def cache_bytes(self) -> int:
-        """Of the codes and their tables, which it holds in memory."""
+        """Bytes of the codes and their tables, which it holds in memory."""
         return sum((self.folder / f"ann_pq_{part}.bin").stat().st_size for part in ("compressed", "pivots"))

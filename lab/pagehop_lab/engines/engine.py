@@ -21,7 +21,7 @@ Options = Mapping[str, Any]
 Float32 = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
 Kept = npt.NDArray[np.bool_]
-"""Of each row, whether a filter leaves it."""
+"""For each row, whether it passes a filter."""
 
 Work = Mapping[str, float]
 """Figures by name."""
@@ -30,20 +30,20 @@ Search = Callable[[Float32], Ids]
 """Answers queries of shape [n, dim] with ids of shape [n, k], nearest first, then -1."""
 
 LADDER = (10, 16, 24, 36, 56, 80, 120, 200, 400)
-"""Candidates that a search keeps, where a plan does not say: no engine takes less than k."""
+"""Lengths of the candidate list, if a plan has none; no engine takes less than k."""
 
 
 class NotInstalled(Exception):  # noqa: N818
-    """The engine is not here; the text says what to do."""
+    """The engine is not installed; the text says what to do."""
 
 
 class EngineError(Exception):
-    """The engine cannot do what was asked of it."""
+    """The engine cannot do what was requested."""
 
 
 @dataclass(frozen=True)
 class Description:
-    """What is known of an engine before it is started."""
+    """The properties of an engine that are known before it is started."""
 
     name: str
     """As plans call it."""
@@ -55,20 +55,20 @@ class Description:
     The interpreter needs NumPy.
     """
     build: Mapping[str, OptionValue]
-    """Options of a build, and where a plan does not say."""
+    """Build options, with their defaults."""
     search: Mapping[str, tuple[OptionValue, ...]]
-    """Options of a search, and what is swept where a plan does not say."""
+    """Search options, with the values that are swept by default."""
     source: str
     """Where the settings come from."""
     metrics: tuple[str, ...] = ("euclidean", "angular")
     exact: bool = False
     """Whether it compares every row by design."""
     reads_storage: bool = False
-    """Whether it goes to storage by design, so that no cache of it is ever hot."""
+    """Whether it reads storage by design, so that no cache of it is ever hot."""
     takes_url: bool = False
-    """Whether a plan may name a server that runs already."""
+    """Whether a plan may name a running server."""
     takes_commit: bool = False
-    """Whether it is compiled from this repository, of which a plan may name a commit."""
+    """Whether it is compiled from this repository, so that a plan may name a commit."""
     more_build: Mapping[str, OptionValue] = field(default_factory=dict)
     """Build options that exist only if a plan names them, each with a possible value."""
     more_search: Mapping[str, OptionValue] = field(default_factory=dict)
@@ -123,7 +123,9 @@ class Library(ABC):
         """
 
     def filtered(self, options: Options, k: int, kept: Kept) -> Search:
-        """The same, over the rows that a filter leaves. EngineError if it knows no filters."""
+        """The same search, over the rows that pass a filter. EngineError if the engine has no
+        filters.
+        """
         raise EngineError("the lab knows no filter of it")
 
     def counted(self, queries: Float32, options: Options, k: int) -> tuple[Ids, Work] | None:
@@ -141,23 +143,23 @@ class Library(ABC):
         raise EngineError("it holds everything in memory: it is never cold")
 
     def index_bytes(self) -> int | None:
-        """Bytes of the index, rows included where it has them; None if it cannot say."""
+        """Bytes of the index, rows included if it has them; None if it does not report them."""
         return None
 
     def cache_bytes(self) -> int | None:
-        """Bytes of its data that it may hold in memory; None where nothing limits them."""
+        """Most bytes of its data that it holds in memory; None if there is no limit."""
         return None
 
     def processes(self) -> list[int]:
-        """Processes of its own that answer searches, whose CPU and memory count, too."""
+        """Own processes of the engine that answer searches; their CPU and memory count, too."""
         return []
 
     def has_died(self) -> bool:
-        """Whether processes of its own that answer searches have ended."""
+        """Whether own processes of the engine that answer searches have ended."""
         return False
 
     def index_used(self) -> bool | None:
-        """Whether the searches so far used the index; None if it cannot say."""
+        """Whether the searches so far used the index; None if the engine does not report it."""
         return None
 
     def close(self) -> None:  # noqa: B027 - most have nothing to let go
@@ -166,25 +168,25 @@ class Library(ABC):
 
 @dataclass(frozen=True)
 class Built:
-    """What a server's build took and left."""
+    """The cost and the result of a server's build."""
 
     load_s: float
     build_s: float
     index_bytes: int
     table_bytes: int
     about: Mapping[str, str] = field(default_factory=dict)
-    """Settings that decide, as the server says them."""
+    """Settings that matter, as the server reports them."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What the load generator is to ask."""
+    """The statement for the load generator."""
 
     protocol: Literal["postgres", "mysql"]
     url: str
     statement: str
     base_statement: str
-    """As many rows of the same table without a search: the ceiling."""
+    """A statement that returns the same number of rows without a search: the ceiling."""
     settings: Mapping[str, str]
     index: str
     """The index that the plan must use."""
@@ -200,16 +202,16 @@ So the filter is unrelated to the positions of the rows.
 """
 
 FILTERED = f"id % {FILTER_PARTS}"
-"""What filters compare, in SQL."""
+"""The expression that filters compare, in SQL."""
 
 
 def condition(matching: float) -> str:
-    """The filter that leaves this share of the rows."""
+    """The condition that this share of the rows meets."""
     return f"{FILTERED} < {round(FILTER_PARTS * matching)}"
 
 
 def left_by(matching: float, rows: int) -> Kept:
-    """Which of `rows` rows, with ids from 0, pass `condition`."""
+    """Whether each of `rows` rows, with ids from 0, meets `condition`."""
     return np.asarray(np.arange(rows) % FILTER_PARTS < round(FILTER_PARTS * matching))
 
 
@@ -256,7 +258,7 @@ class Served(ABC):
 
     @abstractmethod
     def question(self, options: Options, k: int, matching: float = 1.0) -> Question:
-        """How one search is asked, over the rows that `condition(matching)` leaves."""
+        """The statement of one search, over the rows that meet `condition(matching)`."""
 
     def inserter(self) -> Inserter:
         """A function that inserts rows during searches.
@@ -266,19 +268,19 @@ class Served(ABC):
         raise EngineError("the lab cannot insert rows into this engine during searches")
 
     def cool(self) -> None:
-        """Empties every cache, the kernel's included. EngineError if that cannot be."""
+        """Empties every cache, the kernel's included. EngineError if that is impossible."""
         raise EngineError("its caches cannot be emptied")
 
     def pid(self) -> int | None:
-        """The server's first process, if it is ours."""
+        """The server's first process, if the lab started it."""
         return None
 
     def has_died(self) -> bool:
-        """Whether the server has ended, if it is ours."""
+        """Whether the server has ended, if the lab started it."""
         return False
 
     def close(self) -> None:  # noqa: B027 - a server may not be ours
-        """Ends the server, if it is ours, and removes what was made."""
+        """Ends the server, if the lab started it, and removes its data."""
 
 
 Engine = Library | Served

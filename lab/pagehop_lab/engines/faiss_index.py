@@ -1,4 +1,4 @@
-"""What the engines of faiss share: rows at unit length for angles, one thread, file sizes."""
+"""Common parts of the engines of faiss: rows at unit length for angles, one thread, file sizes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pagehop_lab.engines.engine import Float32, Ids, Library, Options, Search
 
 
 class FaissIndex(Library):
-    """An index of faiss, whatever its kind."""
+    """An index of faiss of any kind."""
 
     @abstractmethod
     def make(self, rows: int, dim: int, options: Options, seed: int) -> Any:
@@ -47,7 +47,7 @@ class FaissIndex(Library):
     def _searcher(self, parameters: Any, k: int, threads: int = 1) -> Search:
         import faiss
 
-        # The setting is of the thread that calls.
+        # The setting belongs to the calling thread.
         faiss.omp_set_num_threads(threads)
         index, angular = self._index, self._angular
 

@@ -1,4 +1,6 @@
-"""The commit that something was made from, which belongs to its version: one release has many."""
+"""The commit from which an engine was made. It is part of its version: one release has many
+commits.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ LAB = ("lab", "servers")
 
 
 def commit(*folders: str) -> str | None:
-    """The commit that this environment was made from, or that of the repository, with `+` if one of
-    these folders has changes on top; None in a copy without its history.
+    """The commit of this environment or of the repository, with `+` if one of these folders has
+    uncommitted changes; None in a copy without its history.
     """
     made_from = Path(sys.prefix, "commit")
     if made_from.exists():
@@ -31,6 +33,6 @@ def commit(*folders: str) -> str | None:
 
 
 def at_commit(version: str, *folders: str) -> str:
-    """A version with its commit, where that is known."""
+    """A version with its commit, if it is known."""
     found = commit(*folders)
     return f"{version} at {found}" if found else version

@@ -41,7 +41,7 @@ class HnswlibHnsw(Library):
         return self._searcher(options, k)
 
     def filtered(self, options: Options, k: int, kept: Kept) -> Search:
-        # It calls back for every row that it looks at, as its users' Python does.
+        # It calls back for every row that it visits, as in its users' Python.
         leaves = kept.tolist()
         return self._searcher(options, k, filter=lambda row: leaves[row])
 

@@ -60,7 +60,7 @@ class LanceDb(Library):
 
     def searcher(self, options: Options, k: int) -> Search:
         table, nprobes, refine = self._table, options["nprobes"], options["refine_factor"]
-        # It gives that many candidates to be compared in full, and fails where it keeps fewer.
+        # It takes this number of candidates for the full comparison, and fails if it keeps fewer.
         ef = max(options["ef"], k * max(refine, 1))
 
         def search(queries: Float32) -> Ids:

@@ -108,7 +108,7 @@ class MariaDbVector(Served):
             self._instance.remove()
 
     def _check_disk(self, needed_mib: int) -> None:
-        """Of a disk that is too small the server says no more than a number, among much else."""
+        """If the disk is too small, the server's message is only a number among many lines."""
         free_mib = shutil.disk_usage(self.folder).free // _MIB
         if free_mib < needed_mib:
             raise EngineError(f"its log, rows and index need {needed_mib:,} MiB in TMPDIR, where {free_mib:,} are free")

@@ -31,7 +31,7 @@ from pagehop_lab.engines.engine import (
 from pagehop_lab.engines.history import PAGEHOP, at_commit
 from pagehop_lab.machine.place import drop_page_cache
 
-# More than any index measured here: everything searched before stays in memory.
+# Larger than any index that is measured here, so all pages stay in memory.
 _CACHE = "8GiB"
 _METRICS = {"euclidean": "l2", "angular": "cosine", "ip": "ip"}
 _COUNTERS = {"hops": "hops", "pages": "pages_read", "pages_missed": "pages_missed"}
@@ -126,7 +126,7 @@ class PagehopFile(Library):
 
         self._index.close()
         drop_page_cache(self._path)
-        # The rest is for a search and the interpreter.
+        # The rest of the limit is for searches and the interpreter.
         cache = f"{self.memory_mib // 2}MiB" if self.memory_mib else self._cache
         self._index = pagehop.open(self._path, cache=cache, direct=True)
 
@@ -135,7 +135,7 @@ class PagehopFile(Library):
 
 
 def _knobs(options: Options, k: int) -> dict[str, Any]:
-    """The arguments of a search; what is not above 0 is left to the index."""
+    """The arguments of a search; values that are not above 0 are left to the index."""
     knobs = {name: options[name] for name in ("recall", "slack") if options.get(name, 0) > 0}
     if options["search_list"] > 0:
         knobs["search_list"] = max(options["search_list"], k)

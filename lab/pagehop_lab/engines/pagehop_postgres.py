@@ -34,5 +34,5 @@ class PagehopPostgres(PostgresServer):
         if options.get("recall"):
             return {"pagehop.recall": f"{options['recall']:g}"}
         chosen = {"pagehop.search_list": str(max(options["search_list"], k))}
-        # The list alone is searched to its end.
+        # Without a slack, the search expands its whole list.
         return chosen | ({"pagehop.slack": f"{options['slack']:g}"} if options["slack"] else {})

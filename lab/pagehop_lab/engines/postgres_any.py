@@ -15,7 +15,7 @@ from pagehop_lab.engines.postgres_server import BUILD, SEARCH, PostgresServer, c
 
 
 class PostgresAny(PostgresServer):
-    """`USING` whatever there is, over `vector`."""
+    """`USING` any access method, over `vector`."""
 
     description: ClassVar = Description(
         "postgres", "PostgreSQL", "main",

@@ -52,14 +52,15 @@ _SHOWN = (
 )  # fmt: skip
 
 
-# Of all engines here: -1 and nothing leave what the server has, and ask for no distance.
+# Options of all these engines: with -1 and empty values the server's settings stay, and no distance
+# is requested.
 BUILD = {"io_method": ""}
 MORE_BUILD: dict[str, OptionValue] = {"shared_buffers_mib": 64, "storage": "external"}
 SEARCH: dict[str, tuple[OptionValue, ...]] = {"effective_io_concurrency": (-1,), "within": (-1.0,)}
 
 
 class PostgresServer(Served):
-    """What the engines in PostgreSQL share."""
+    """Common parts of the engines in PostgreSQL."""
 
     extension: ClassVar[str]
     type: ClassVar[str] = "vector"
@@ -74,14 +75,14 @@ class PostgresServer(Served):
 
     @abstractmethod
     def using(self, operators: str, options: Options) -> str:
-        """The access method, the column and the options, as CREATE INDEX ... USING wants them."""
+        """The access method, the column and the options, in the form of CREATE INDEX ... USING."""
 
     @abstractmethod
     def settings(self, options: Options, k: int) -> Mapping[str, str]:
-        """What a session sets before it searches."""
+        """Settings of a session that searches."""
 
     def settings_filtered(self) -> Mapping[str, str]:
-        """What it sets more where a filter leaves some of the rows."""
+        """Further settings of a session that filters."""
         return {}
 
     @classmethod
@@ -124,7 +125,7 @@ class PostgresServer(Served):
         copy_rows(connection, self._table, 0, base, COMPONENTS[self.type])
         connection.execute(f"VACUUM (ANALYZE, FREEZE) {self._table}")
         loaded = time.perf_counter()
-        # The process that asks for the index works, too.
+        # The process that creates the index works, too.
         connection.execute(f"SET max_parallel_maintenance_workers = {threads - 1}")
         with suppress(Exception):
             connection.execute("CHECKPOINT")
@@ -206,7 +207,7 @@ class PostgresServer(Served):
         self._connection = connect(self._cluster.dsn())
 
     def _describe_filter(self) -> None:
-        """Lets the planner know how many rows a filter leaves, as it knows of a column."""
+        """Gives the planner the share of rows that meet a filter, as it has it for a column."""
         name = f"{self._table}_filter"
         if self._one(f"SELECT count(*) FROM pg_statistic_ext WHERE stxname = '{name}'") == 0:
             self._connection.execute(f"CREATE STATISTICS {name} ON (id % {FILTER_PARTS}) FROM {self._table}")

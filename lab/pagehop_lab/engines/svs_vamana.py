@@ -15,7 +15,7 @@ import numpy as np
 from pagehop_lab.analysis.recalls import unit
 from pagehop_lab.engines.engine import LADDER, Description, EngineError, Float32, Ids, Library, Options, Search
 
-# Bits of a component, in the codes that find candidates and in those that order them.
+# Bits per component, in the codes that find candidates and in those that rank them.
 _CODES = {"8": (8, 0), "4x8": (4, 8), "8x8": (8, 8)}
 
 
@@ -51,7 +51,7 @@ class SvsVamana(Library):
         self._index.num_threads = 1
 
     def _coded(self, data: Float32, bits: str) -> Any:
-        """Vectors as they are, or what makes codes of them; that wants a file."""
+        """The vectors themselves, or a loader that makes codes of them, which needs a file."""
         import svs
 
         if bits == "32":

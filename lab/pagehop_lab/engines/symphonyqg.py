@@ -49,7 +49,7 @@ class SymphonyQg(Library):
 
         def search(queries: Float32) -> Ids:
             ids, _ = index.search_batch(unit(queries) if angular else queries, k, ef_search, num_threads=threads)
-            # It says nothing found with the greatest number of 32 bits.
+            # It returns the largest 32-bit number if it finds nothing.
             return np.asarray(np.where(ids == np.uint32(2**32 - 1), -1, ids.astype(np.int64)))
 
         return search

@@ -74,7 +74,7 @@ def _disk(folder: Path, sys: Path) -> str | None:
         name = (place / "device/driver").resolve().name
     sectors, rotational = _line(place / "size"), _line(place / "queue/rotational")
     size = f"{int(sectors) * _SECTOR_BYTES / _GIB:.0f} GiB" if sectors else None
-    # Virtual disks say 1 unless their host says otherwise, so only 0 means something.
+    # Virtual disks report 1 unless their host sets 0, so only 0 means something.
     kind = "not rotational" if rotational == "0" else None
     return ", ".join(filter(None, [name or "unknown", size, kind]))
 
@@ -103,7 +103,7 @@ def _virtualization(sys: Path) -> str | None:
 
 
 def _cpu_quota(sys: Path) -> float | None:
-    """Cores that a control group leaves this process, where it limits them."""
+    """Cores that a control group allows this process, if it limits them."""
     told = (_line(sys / "fs/cgroup/cpu.max") or "").split()
     if len(told) == 2 and told[0] != "max":
         return int(told[0]) / int(told[1])
@@ -112,7 +112,7 @@ def _cpu_quota(sys: Path) -> float | None:
 
 
 def _compilers() -> str | None:
-    """What Pagehop, the load generator and servers are compiled with, if it is installed."""
+    """The compilers of Pagehop, the load generator and servers, if they are installed."""
     places = os.pathsep.join([os.environ.get("PATH", ""), str(Path.home() / ".cargo/bin")])
     told = []
     for name, words in (("rustc", 2), ("cc", None)):

@@ -1,4 +1,4 @@
-"""What the kernel counts of processes."""
+"""The kernel's counters of processes."""
 
 from __future__ import annotations
 

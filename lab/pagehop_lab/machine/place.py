@@ -1,4 +1,4 @@
-"""Where a measurement runs: on which core, and with what in the kernel's cache of files."""
+"""The conditions of a measurement: its core, and the kernel's cache of files."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def on_one_core(server: int) -> Iterator[None]:
 
 
 def drop_page_cache(path: Path) -> None:
-    """Asks the kernel to forget what it holds of a file."""
+    """Asks the kernel to drop a file from its cache."""
     with path.open("rb") as file:
         os.fdatasync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def forget_files() -> str | None:
-    """Makes the kernel forget what it holds of files; None, or why that cannot be."""
+    """Makes the kernel drop all files from its cache; None, or the reason why it cannot."""
     os.sync()
     try:
         _DROP_CACHES.write_text("3")

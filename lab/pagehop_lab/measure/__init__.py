@@ -1,1 +1,1 @@
-"""Asking an engine and taking the time; what comes out is raw."""
+"""Sends queries to an engine and times them; the results are raw."""

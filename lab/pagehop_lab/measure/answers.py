@@ -20,11 +20,11 @@ class Answers:
     """Requests that were answered."""
 
     query: Int64
-    """Which query, shape [requests]."""
+    """Number of the query of each request, shape [requests]."""
     latency_ns: Int64
     """The same shape."""
     ids: Int64
-    """Shape [requests, k], -1 where nothing came."""
+    """Shape [requests, k], -1 if nothing was returned."""
 
     def as_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """For the raw file, as narrow as they are."""
@@ -36,7 +36,7 @@ class Answers:
 
 
 def summary(answers: Answers, dataset: Dataset, k: int) -> dict[str, Any]:
-    """The raw figures that answers give; recall is None where there are none."""
+    """The raw figures of some answers; recall is None if there are no answers."""
     count = len(answers.query)
     told: dict[str, Any] = {
         "rows_short_count": _short(answers.ids),
@@ -54,7 +54,7 @@ def summary(answers: Answers, dataset: Dataset, k: int) -> dict[str, Any]:
     at = np.searchsorted(first, answers.query)
     differs = (answers.ids != answers.ids[position[at]]).any(axis=1)
     told["answers_changed_count"] = len(np.unique(answers.query[differs]))
-    # Most engines answer a query the same each time: then one pass says it all.
+    # Most engines answer a query the same each time: one pass is then enough.
     kept = np.arange(count) if differs.any() else position
     found = _recalls(answers, kept, dataset, k)
     told["recall"] = found.means()
@@ -69,7 +69,7 @@ def summary(answers: Answers, dataset: Dataset, k: int) -> dict[str, Any]:
 
 
 def _left_out(ids: Int64, dataset: Dataset) -> int:
-    """Rows that came although the filter leaves them out."""
+    """Number of returned rows that do not meet the filter."""
     if dataset.kept is None:
         return 0
     known = ids[(ids >= 0) & (ids < len(dataset.kept))]
@@ -85,12 +85,12 @@ def _recalls(answers: Answers, kept: Int64, dataset: Dataset, k: int) -> Recalls
 
 
 def _by_query(query: Int64, samples: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """One figure for each query: answers to the same query are no new evidence."""
+    """One figure for each query: answers to the same query are not independent."""
     return np.asarray(np.bincount(query, samples)[np.unique(query)] / np.bincount(query)[np.unique(query)])
 
 
 def _short(ids: Int64) -> int:
-    """Answers with fewer different rows than were wanted."""
+    """Number of answers with fewer different rows than requested."""
     ordered = np.sort(ids, axis=1)
     twice = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1) if ids.shape[1] > 1 else np.zeros(len(ids), dtype=bool)
     return int(((ids < 0).any(axis=1) | twice).sum())

@@ -24,7 +24,7 @@ _FIRST_QUERIES = 20
 
 
 class Connection(Protocol):
-    """A table as one client sees it."""
+    """A client's view of a table."""
 
     def insert(self, first: int, count: int) -> None:
         """One commit of rows with ids from `first` on."""
@@ -44,7 +44,7 @@ class Rows(Protocol):
 
     @property
     def kept(self) -> int:
-        """How many numbers are kept of an answer."""
+        """Number of values that are kept of an answer."""
 
     def open(self) -> Connection:
         """A connection, ready to do anything above; called by the process that uses it."""
@@ -52,7 +52,7 @@ class Rows(Protocol):
 
 def work(role: Callable[..., None], failed: Path, *told: Any) -> None:
     """The process of a client. An error goes into a file, for the process that started it."""
-    # It would not end if the run were killed.
+    # Otherwise it would survive a run that is killed.
     end_with_parent(signal.SIGKILL)
     # A garbage collection over all results so far takes 20 ms after 50,000 requests, and would
     # count as the server's time.
@@ -128,7 +128,7 @@ def ask(rows: Rows, out: Path, low: int, high: int, shared: Any) -> None:
     Keeps start, end and the kept answer of each in a line of a .npy.
     """
     connection = rows.open()
-    # A first round through everything that is only done once.
+    # The first queries do work that is only done once.
     for number in range(_FIRST_QUERIES):
         connection.ask(number, low, high)
     times: list[tuple[float, float]] = []

@@ -26,7 +26,7 @@ from pagehop_lab.measure.processes import ServerLook, cost, machine_busy_s, tota
 from pagehop_lab.measure.steps import Flag, Float64, Spent
 
 _READY_S, _LOOK_S = 120.0, 0.01
-# A sleep of a hundredth of a second takes longer only where the process was stopped.
+# A sleep of a hundredth of a second takes longer only if the process was stopped.
 _STILL_MAX_S = 1.0
 _REASON_CHARACTERS = 600
 
@@ -41,14 +41,14 @@ def prepare() -> None:
 
 @dataclass(frozen=True)
 class Job:
-    """What one client does: `role(*told, out, shared)`."""
+    """The task of one client: `role(*told, out, shared)`."""
 
     role: Callable[..., None]
     told: tuple[Any, ...]
 
 
 class Shared:
-    """What the clients have in common."""
+    """State that the clients share."""
 
     def __init__(self, context: Any, count: int) -> None:
         self.ready = context.Barrier(count + 1)
@@ -56,7 +56,7 @@ class Shared:
         self.done = context.Value("q", 0)
 
     def finish(self) -> None:
-        """Reports that a client is done, and waits: its cost can be read only while it lives."""
+        """Reports that a client is done, and waits: its cost can only be read while it lives."""
         with self.done.get_lock():
             self.done.value += 1
         while not self.stop.is_set():
@@ -111,7 +111,7 @@ class Crew:
                 raise MeasureError(f"the lab stood still for {still_s:.1f} s, and so did its clients: --retry it")
 
     def is_any_done(self) -> bool:
-        """Whether a client has nothing more to do."""
+        """Whether a client has finished its work."""
         return bool(self._shared.done.value)
 
     def is_done(self) -> bool:
@@ -119,7 +119,7 @@ class Crew:
         return bool(self._shared.done.value == len(self._processes))
 
     def stop(self) -> list[Float64]:
-        """Tells them to stop; what each wrote down."""
+        """Tells the clients to stop; returns the results of each."""
         self._shared.stop.set()
         for process in self._processes:
             process.join(_READY_S)
@@ -132,14 +132,15 @@ class Crew:
         for number, job in enumerate(self._jobs):
             told = (job.role, self._folder / "failed", *job.told, self._out(number), self._shared)
             self._processes.append(self._context.Process(target=clients.work, args=told, daemon=True))
-        # Ctrl-C is for us: clients are told to stop. What they inherit from this thread they keep.
+        # Only this process handles Ctrl-C and tells clients to stop. Clients inherit the signal
+        # mask of this thread.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             for process in self._processes:
                 process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        # By the number of looks and not by a clock: while all processes are stopped, none is late.
+        # Counts looks instead of using a clock: while all processes are stopped, none is late.
         for _ in range(int(_READY_S / _LOOK_S)):
             if self._shared.ready.n_waiting == len(self._processes):
                 return
@@ -164,7 +165,7 @@ class Crew:
 
 
 class Look:
-    """What a server and the clients have cost so far."""
+    """The cost of a server and the clients so far."""
 
     def __init__(self, server: int, crew: Sequence[int]) -> None:
         """`crew` are the clients' processes."""
@@ -173,7 +174,7 @@ class Look:
         self._busy_s, self._wall_s = machine_busy_s(), time.time()
 
     def since(self, before: Look) -> Spent:
-        """What was spent between two looks."""
+        """The cost between two looks."""
         elapsed_s = self.at_s - before.at_s
         each = [now - then for now, then in zip(self._each, before._each, strict=True)]
         busiest = max((one.cpu_s for one in each), default=0.0) / elapsed_s
@@ -183,5 +184,5 @@ class Look:
 
 
 def of_this_process() -> list[int]:
-    """The only client, where it is this process."""
+    """The list with this process, if it is the only client."""
     return [os.getpid()]

@@ -1,4 +1,4 @@
-"""What the machine itself took from a measurement: cores that its host gave to others, and heat."""
+"""Disturbance of a measurement by the machine: cores that its host gave to others, and heat."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ _PROC, _SYS = Path("/proc"), Path("/sys")
 
 @dataclass(frozen=True)
 class Disturbance:
-    """What was taken so far; a difference of two is what was taken between them."""
+    """The counters so far; the difference of two is the disturbance between them."""
 
     at_s: float
     stolen_s: float
-    """Of all cores together, in which a virtual machine would run and its host ran others."""
+    """Seconds, over all cores, in which a virtual machine could have run and its host ran others.
+    """
     throttled_count: int | None
-    """How often heat slowed a processor; None where it is not counted, as in a virtual machine."""
+    """Number of times that heat slowed a processor; None if it is not counted, as in a virtual
+    machine.
+    """
 
     @staticmethod
     def so_far(proc: Path = _PROC, sys: Path = _SYS) -> Disturbance:
@@ -28,7 +31,7 @@ class Disturbance:
         return Disturbance(time.monotonic(), stolen / os.sysconf("SC_CLK_TCK"), _throttled(sys))
 
     def since(self, before: Disturbance) -> dict[str, Any]:
-        """The fields of the raw file, of the whole stretch, preparations included."""
+        """The fields of the raw file, for the whole time, preparations included."""
         throttled = None
         if self.throttled_count is not None and before.throttled_count is not None:
             throttled = self.throttled_count - before.throttled_count
@@ -53,5 +56,5 @@ def _throttled(sys: Path) -> int | None:
 
 
 def _number(path: Path, cpu: Path) -> str:
-    """The number of a CPU's core or package; where it is not told, each CPU is its own."""
+    """The number of a CPU's core or package; if it is not known, each CPU is its own."""
     return path.read_text().strip() if path.exists() else cpu.name

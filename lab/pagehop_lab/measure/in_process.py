@@ -31,7 +31,7 @@ from pagehop_lab.measure.limit import limited
 from pagehop_lab.measure.load import Ask
 from pagehop_lab.measure.processes import machine_busy_s
 
-# A measurement that only fails is cut.
+# A measurement with this number of errors is ended.
 _ERRORS_MAX = 100
 _CEILING_S, _CEILINGS = 0.03, 5
 _TOLD_FROM_S = 0.5
@@ -61,7 +61,7 @@ class _Phase:
 def measure(
     engine: Library, dataset: Dataset, options: Options, ask: Ask, scan_us: float
 ) -> tuple[dict[str, Any], Answers]:
-    """Asks the queries of a set; `scan_us` is what a comparison with every row takes here."""
+    """Measures the queries of a set; `scan_us` is the time of a comparison with every row here."""
     if ask.insert_rate:
         raise EngineError("the lab inserts rows into servers only while they are searched")
     # Threads that a library starts for a search share the core, too.
@@ -90,7 +90,7 @@ def measure(
     errors = [text for one in phase.kept for text in one.errors]
     queries = len(answers.query)
     done = max(queries, 1)
-    # One thread with nothing to wait for: what the clock has more than the CPU, others took.
+    # One thread that waits for nothing: the difference between the clock and its CPU is other work.
     alone = ask.sessions * ask.threads == 1 and not ask.rate and not others and ask.cold_queries is None
     raw: dict[str, Any] = {
         "count": queries + len(errors),
@@ -122,14 +122,14 @@ def measure(
     raw |= profiled
     raw |= summary(answers, dataset, ask.k)
     if ask.batch > 1:
-        # It is the call's, which none of its queries has alone.
+        # The latency belongs to the call: none of its queries has one of its own.
         raw["latency_us"] = None
     return raw, answers
 
 
 def _profile(searches: Sequence[Search], rows: Sequence[Float32], others: Sequence[int], ask: Ask) -> dict[str, Any]:
-    """Asks once more, at the same rate, and looks where the time of this process and of the
-    engine's goes.
+    """Repeats the queries at the same rate, and samples where this process and the engine's spend
+    their time.
     """
     return profile.during([os.getpid(), *others], lambda: _phase(searches, rows, None, ask.rate, ask.profile_s))
 
@@ -159,7 +159,8 @@ def _ready(engine: Library, dataset: Dataset, options: Options, ask: Ask) -> tup
     if ask.cache == "hot":
         _warmed(searches, rows, ask)
     if ask.cache == "limited":
-        # What a steady state holds: the measured queries find what others left.
+        # The content of caches in a steady state: the measured queries find pages that other
+        # queries left.
         _phase(searches, _other_half_first(rows), None, None, ask.warmup_s)
     engine.on_phase("search")
     return searches, rows, -(-ask.cold_queries // size)
@@ -187,7 +188,7 @@ def _fresh(
 
 
 def _work(engine: Library, dataset: Dataset, options: Options, ask: Ask) -> dict[str, float] | None:
-    """What a query does by the index's own counters, asked after everything else was measured."""
+    """The work of a query by the index's own counters, read after all other measurements."""
     if dataset.kept is not None or ask.cold_queries is not None:
         return None
     engine.threads = counters.cores()
@@ -230,7 +231,7 @@ def ceiling(ask: Ask) -> float:
         leave()
         return nothing
 
-    # The best of a few: what others take of the machine is no limit of the client.
+    # The best of a few phases: other work on the machine must not count as a limit of the client.
     phases = [_phase([search] * ask.sessions, [row] * 1000, None, None, _CEILING_S) for _ in range(_CEILINGS)]
     return max(phase.calls / phase.elapsed_s for phase in phases)
 

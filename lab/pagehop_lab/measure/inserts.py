@@ -30,7 +30,7 @@ def write(server: int | None, rows: Rows, state: State, commit_rows: int, second
     """Inserts and deletes as fast as they go (l.i1, l.i2)."""
     moved = carry_out(server, rows, state, Step(seconds, commit_rows))
     return raw_of(moved, len(moved.inserted) * commit_rows) | {
-        # A writer reads the log's old files, too: no cache was declared.
+        # A writer also reads old files of the log, and no state of caches was declared.
         "storage_reads_per_query": None,
         "rows_per_s": moved.inserted_per_s,
         "deleted_per_s": moved.deleted_per_s,

@@ -21,12 +21,12 @@ _ROOT, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 class MemoryLimit:
-    """A control group with so much memory and no swap."""
+    """A control group with this amount of memory and no swap."""
 
     def __init__(self, mib: int, root: Path = _ROOT, own: Path = _OWN, name: str = "") -> None:
-        """EngineError where the machine does not let us.
+        """EngineError if the machine does not allow it.
 
-        `name` tells the limits of one process apart.
+        `name` distinguishes the limits of one process.
         """
         self.mib = mib
         try:
@@ -41,7 +41,7 @@ class MemoryLimit:
             raise EngineError(f"memory cannot be limited here ({error.strerror}: {error.filename}): be root") from None
 
     def enter(self, processes: Sequence[int]) -> None:
-        """Takes processes in; what they start later is in, too."""
+        """Moves processes into the group; processes that they start later are in it, too."""
         _move(processes, self._group)
 
     def told(self) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class MemoryLimit:
         return 0
 
     def close(self) -> None:
-        """Lets everybody out, to where this process came from, and ends the group."""
+        """Moves all processes back to the group of this process, and removes the group."""
         with contextlib.suppress(OSError):
             _move([int(one) for one in (self._group / "cgroup.procs").read_text().split()], self._parent)
         with contextlib.suppress(OSError):
@@ -88,7 +88,7 @@ def processes(root: Path = _ROOT, own: Path = _OWN) -> list[int]:
 
 
 def forget(process: int, root: Path = _ROOT, own: Path = _OWN) -> None:
-    """Ends the limits of a process that cannot do it itself."""
+    """Removes the limits of a process that has ended."""
     with contextlib.suppress(OSError):
         parent = _parent(root, own)
         for group in [parent / f"{_PREFIX}{process}", *parent.glob(f"{_PREFIX}{process}-*")]:
@@ -103,7 +103,7 @@ _PEAKS = {1: "memory.max_usage_in_bytes", 2: "memory.peak"}
 
 
 def _parent(root: Path, own: Path) -> Path:
-    """The group that ours are made in."""
+    """The parent of the lab's groups."""
     first = re.search(r"^\d+:(?:[^:\n]*,)?memory(?:,[^:\n]*)?:(.*)$", own.read_text(), re.MULTILINE)
     return root / "memory" / first[1].lstrip("/") if first and (root / "memory").is_dir() else root
 
@@ -113,7 +113,7 @@ def _place(root: Path, own: Path) -> tuple[Path, int]:
     parent = _parent(root, own)
     if parent != root:
         return parent, 1
-    # In version 2 a group with processes hands nothing on, but for the root.
+    # In version 2, only the root may have both processes and groups below it.
     if "memory" not in (root / "cgroup.controllers").read_text().split():
         raise EngineError("memory cannot be limited here: control groups have no memory controller")
     (root / "cgroup.subtree_control").write_text("+memory")

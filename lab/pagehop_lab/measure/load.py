@@ -22,7 +22,7 @@ class Ask:
     cache: str = "cold"
     """With `cold_queries`: `cold`, `limited`, `hot` or `fresh`, as plans say it."""
     memory_mib: int = 0
-    """What the engine may hold where caches are `limited`."""
+    """Memory of the engine if caches are `limited`, in MiB."""
     batch: int = 1
     """Queries of one call of a library."""
     threads: int = 1
@@ -32,7 +32,7 @@ class Ask:
     insert_rate: float = 0.0
     """Rows a second that are inserted during the measurement."""
     profile_s: float = 0.0
-    """How long it is asked once more, to see where the engine's time goes; 0 is not at all."""
+    """Seconds for which the queries are repeated to profile the engine; 0 means no profile."""
 
     def count(self, qps: float, queries: int) -> int:
         """Requests of a measurement, by the speed of the warm-up: whole passes if possible."""

@@ -1,4 +1,4 @@
-"""The load generator: where its program is."""
+"""The load generator: the path of its program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VARIABLE = "PAGEHOP_LOADGEN"
 
 @cache
 def program() -> Path:
-    """The program, compiled if need be. EngineError if it cannot be."""
+    """The program, which is compiled if necessary. EngineError if that fails."""
     given = os.environ.get(VARIABLE)
     if given:
         return Path(given)

@@ -24,9 +24,9 @@ from pagehop_lab.measure.slowed import slowed
 from pagehop_lab.measure.usage import family
 
 SCRIPT = Path(__file__).with_name("oltp.lua")
-# As the script calls it.
+# The name that the script uses.
 TABLE = "sbtest1"
-# Lines come so often while it goes on, and never later than this unless one query takes longer.
+# Lines come at this interval, and later only if one query takes longer.
 _INTERVAL_S = 0.1
 _SILENCE_MAX_S = 120.0
 
@@ -57,14 +57,14 @@ class Ask:
     seconds: float
     seed: int
     slowed: float = 0.0
-    """Share of the time in which the server is kept from running: a regression that is known."""
+    """Share of the time in which the server is stopped: a regression of known size."""
     doubled: float = 0.0
-    """Share of the events that are executed twice and counted once: one that costs CPU."""
+    """Share of the events that are executed twice and counted once: a regression that costs CPU."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """What there was to see at one moment."""
+    """The counters at one moment."""
 
     at_s: float
     wall_s: float
@@ -75,7 +75,7 @@ class Look:
 
 
 def load(tree: Tree, subject: Subject, rows: int, seed: int, timeout_s: float) -> float:
-    """Makes the table with its index; seconds that it took."""
+    """Makes the table with its index; returns the seconds that it took."""
     begun = time.monotonic()
     command = [*_command(tree, subject, rows, seed), "--threads=1", "prepare"]
     try:
@@ -100,7 +100,7 @@ def measure(tree: Tree, subject: Subject, ask: Ask) -> dict[str, Any]:
 
 
 def begin(tree: Tree, subject: Subject, ask: Ask, interval_s: float, more: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Starts sysbench on a test, which it runs until it is killed."""
+    """Starts a test of sysbench, which runs until it is killed."""
     command = script_command(
         tree, subject, ask.rows, ask.seed, ask.script, ask.clients, ask.range, interval_s, more
     )  # fmt: skip
@@ -111,7 +111,7 @@ def begin(tree: Tree, subject: Subject, ask: Ask, interval_s: float, more: Seque
 
 
 def _watch(process: subprocess.Popen[bytes], subject: Subject, ask: Ask, stack: contextlib.ExitStack) -> dict[str, Any]:
-    """Waits until it is warm, then as long as it is to be measured."""
+    """Waits until the server is warm, then for the time of the measurement."""
     told: dict[int, list[tuple[float, int, int]]] = {thread: [] for thread in range(ask.clients)}
     first: Look | None = None
     late = time.monotonic() + ask.warmup_s + ask.seconds + _SILENCE_MAX_S
@@ -136,7 +136,7 @@ def _watch(process: subprocess.Popen[bytes], subject: Subject, ask: Ask, stack: 
 def lines(
     process: subprocess.Popen[bytes], late: float, who: str = "sysbench"
 ) -> Iterator[tuple[int, float, int, int]]:
-    """What a client says; MeasureError when it ends, or says nothing until it is too late."""
+    """The lines of a client. MeasureError if the client ends, or prints nothing until `late`."""
     assert process.stdout is not None
     pipe, kept, complaints = process.stdout.fileno(), b"", b""
     while True:
@@ -174,7 +174,7 @@ def _raw(
     qps = sum(queries / seconds for seconds, _, queries in each)
     server, client = last.server - first.server, last.client - first.client
     queries = qps * elapsed_s
-    # Not those that this process may use just now: it shares one with the client.
+    # All cores, not only those that this process may use now: it shares one with the client.
     cores = os.cpu_count() or 1
     others = max((last.busy_s - first.busy_s - server.cpu_s - client.cpu_s) / elapsed_s, 0.0)
     spent = costs(server, queries, others)
@@ -194,7 +194,7 @@ def _raw(
 
 
 def costs(server: Cost, queries: float, others: float) -> dict[str, float | None]:
-    """What is known of a server of ours."""
+    """The costs of a server that the lab started."""
     return {
         "server_cpu_us_per_query": server.cpu_s / queries * 1e6,
         "server_switches_per_query": server.switches / queries,
@@ -234,7 +234,7 @@ def _env(tree: Tree) -> dict[str, str]:
 
 
 def reason(said: str, code: int) -> str:
-    """What is wrong, of what a client said before it ended."""
+    """The reason in the output of a client that ended."""
     lines = [line.strip() for line in said.splitlines() if "FATAL" in line or "error" in line.lower()]
     told = " | ".join(dict.fromkeys(lines)) or " ".join(said.split()) or f"{ending(code)} and said nothing"
     return told[:600]

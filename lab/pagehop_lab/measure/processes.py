@@ -1,4 +1,4 @@
-"""What processes have cost so far, in nanoseconds: ticks are too coarse for a second's work."""
+"""The cost of processes so far, in nanoseconds: ticks are too coarse for one second of work."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pagehop_lab.machine import counters
 from pagehop_lab.measure.usage import ended_cpu_s, family, ticks_s
 
 _PR_SET_PDEATHSIG = 1
-# The parent of the kernel's threads; a container's second process is another.
+# The parent of the kernel's threads; in a container the second process is another one.
 _KERNEL_THREADS, _THEIR_NAME = 2, "kthreadd"
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What processes have cost; differences are those of two looks at the same ones."""
+    """The cost of processes; a difference is that of two looks at the same processes."""
 
     cpu_s: float
     switches: int
@@ -46,7 +46,7 @@ def total(costs: Sequence[Cost]) -> Cost:
 
 
 def cost(processes: Iterable[int]) -> Cost:
-    """The cost of processes with all of their threads; what has ended costs nothing more."""
+    """The cost of processes with all of their threads; threads that have ended no longer count."""
     cpu_s, switches, bytes_read, bytes_written = 0.0, 0, 0, 0
     for process in processes:
         cpu_s += cpu_seconds(process)
@@ -57,13 +57,13 @@ def cost(processes: Iterable[int]) -> Cost:
 
 
 class ServerLook:
-    """What a server has cost so far, including processes that come and go, such as cleaners."""
+    """The cost of a server so far, including processes that come and go, such as cleaners."""
 
     def __init__(self, server: int) -> None:
         """`server` is the first process, the parent of the others."""
         living = family(server)
         self._cpu_s = sum(map(cpu_seconds, living)) + ended_cpu_s(server)
-        # The parent inherits these from a process that ends, but not its context switches.
+        # The parent takes over these counters from a child that ends, but not its context switches.
         self._bytes = [sum(counters.io_counter(name, one) for one in living) for name in ("read_bytes", "write_bytes")]
         self._switches = {one: _switches(one) for one in living}
 
@@ -99,18 +99,18 @@ def _switches(process: int) -> int:
 
 
 def client_share(cpu_s: float, elapsed_s: float, clients: int) -> float:
-    """The share of a core that each client was busy for.
+    """The share of a core for which each client was busy.
 
-    No more run at once than there are cores.
+    At most one client per core runs at once.
     """
     return cpu_s / elapsed_s / min(clients, os.cpu_count() or 1)
 
 
 def kernel_threads_s() -> Mapping[int, float] | None:
-    """CPU seconds of each of the kernel's own threads, which serve disks; None where they are not
-    seen.
+    """CPU seconds of each of the kernel's own threads, which serve disks; None if they are not
+    visible.
 
-    A container has no view of them. They are counted in ticks.
+    A container does not see them. They are counted in ticks.
     """
     try:
         name = Path(f"/proc/{_KERNEL_THREADS}/comm").read_text().strip()
@@ -140,6 +140,6 @@ def other_cores(busy_s: float, own_s: float, kernel_s: float | None, elapsed_s: 
 
 
 def machine_busy_s() -> float:
-    """Seconds in which any core was busy with anything, of all cores together."""
+    """Busy seconds of all cores together."""
     user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split(maxsplit=9)[1:9])
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")

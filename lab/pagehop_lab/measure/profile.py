@@ -22,7 +22,7 @@ NOT_OURS = "where the time of a server goes that runs already is not known"
 
 
 def missing() -> str | None:
-    """Why there can be no profile here."""
+    """The reason why no profile is possible here; None if one is."""
     if shutil.which("perf") is None:
         return "perf is not here: apt-get install linux-perf"
     asked = ["perf", "record", "-q", "-e", "cpu-clock", "-o", "/dev/null", "true"]
@@ -58,7 +58,7 @@ def profiled(processes: Sequence[int], out: Path) -> Iterator[None]:
 
 
 def top(out: Path) -> list[tuple[float, str, str]]:
-    """What took most of the samples: percent, library, function."""
+    """The functions with the most samples: percent, library, function."""
     command = ["perf", "report", "-i", str(out), "--stdio", "-q", "--no-children", "-F", "overhead,dso,symbol"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS_MAX)
     return read(done.stdout)

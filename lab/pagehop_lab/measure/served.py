@@ -29,7 +29,7 @@ _CEILING_S = 0.5
 def measure(
     engine: Served, dataset: Dataset, options: Options, ask: Ask, folder: Path
 ) -> tuple[dict[str, Any], Answers]:
-    """Asks the queries of a set, from a file in `folder` on."""
+    """Measures the queries of a set, from a file in `folder` on."""
     if ask.cold_queries is not None:
         return _measure_in_state(engine, dataset, options, ask, folder)
     question = engine.question(options, ask.k, ask.matching)
@@ -52,8 +52,8 @@ def measure(
 
 
 def _profile(engine: Served, question: Question, dataset: Dataset, ask: Ask) -> dict[str, Any]:
-    """Asks once more, at the same rate, and looks where the server's time goes, new connections
-    included.
+    """Repeats the queries at the same rate, and samples where the server's time goes, new
+    connections included.
     """
     pid, length = engine.pid(), ["--seconds", f"{ask.profile_s:g}", "--warmup", "0"]
     length += ["--rate", f"{ask.rate:g}"] if ask.rate else []
@@ -86,7 +86,7 @@ def _ask_few(
     clock, so one query more is sent.
     """
     question, file = engine.question(options, ask.k), folder / "answers.npy"
-    # What the server reads to tell of itself belongs to the warming up, too.
+    # The reads for the server's own counters belong to the warm-up, too.
     more = ["--server-pid-cpu", "--blocks"]
     uncounted = int(ask.cache == "cold")
     count = min(ask.cold_queries or 0, len(dataset.queries) - uncounted)
@@ -110,15 +110,14 @@ def _ask_few(
     total_s = float(answers.latency_ns.sum()) / 1e9
     raw |= {"elapsed_s": total_s, "qps": len(kept) / total_s}
     if pid is not None and before is not None:
-        # The processes of connections are gone with their counters: the reads were added to their
-        # parent's.
+        # The counters of connections that have ended were added to those of their parent.
         read = (usage.bytes_read(pid) - before) / (count + uncounted)
         raw |= {"bytes_read_per_query": read, "storage_reads_per_query": read / usage.PAGE_BYTES}
     return raw, answers
 
 
 def ceiling(engine: Served, options: Options, ask: Ask) -> dict[str, Any]:
-    """What the load generator reaches when the server only returns rows."""
+    """The rate of the load generator if the server only returns rows."""
     question = engine.question(options, ask.k)
     with _place(engine, ask):
         words = ["--seconds", f"{_CEILING_S}", "--warmup", "0.1", "--connections", str(ask.sessions)]
@@ -165,7 +164,7 @@ def split_password(url: str) -> tuple[str, str | None]:
 
 
 def _raw(engine: Served, question: Question, said: dict[str, Any], ask: Ask) -> dict[str, Any]:
-    """What the load generator says, by the names that all raw measurements have."""
+    """The report of the load generator, by the names that all raw measurements have."""
     plan, blocks, pid = said["plan"], said["blocks"] or {}, engine.pid()
     client_us = said["client_cpu_us_per_query"]
     busy = said["server_cpu_us_per_query"]
@@ -197,7 +196,7 @@ def _raw(engine: Served, question: Question, said: dict[str, Any], ask: Ask) -> 
         "plan": plan["text"],
         "settings": said["settings"],
         "server_version": said["server_version"],
-        # Results are published, so the path of the queries on this machine is left out.
+        # Results are published, so the path of the queries is left out.
         "loadgen": said | {"queries": said["queries"] | {"file": Path(said["queries"]["file"]).name}},
     }
 

@@ -1,4 +1,4 @@
-"""One step of a benchmark: clients begin together, and what that costs is read around it."""
+"""One step of a benchmark: clients begin together, and costs are read before and after."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass
 class State:
-    """The table as it is: ids from `low` on, below `high`."""
+    """The state of the table: ids from `low` on, below `high`."""
 
     low: int
     high: int
@@ -43,11 +43,11 @@ class Step:
 
     seconds: float
     commit_rows: int = 0
-    """Rows of a commit; 0 is no rows."""
+    """Rows of a commit; 0 for none."""
     rate: float = 0.0
-    """Rows a second; 0 is as fast as it goes."""
+    """Rows a second; 0 for full speed."""
     until_rows: int = 0
-    """It ends early when that number of rows came."""
+    """The step ends early after this number of rows."""
     deletes: bool = True
     """Whether as many go."""
     asks: bool = False
@@ -55,22 +55,22 @@ class Step:
 
 @dataclass(frozen=True)
 class Spent:
-    """What a step cost, and when it was."""
+    """The cost and the time of a step."""
 
     begun_s: float
     elapsed_s: float
     server: Cost | None
-    """None where its processes are not known."""
+    """None if the server's processes are not known."""
     client: Cost
     client_share: float
-    """Of a core's time that the busiest client was busy for."""
+    """Share of a core for which the busiest client was busy."""
     busy_s: float
     clock_jump_s: float
 
 
 @dataclass(frozen=True)
 class Moved:
-    """What clients did, and what that cost."""
+    """The work of the clients, and its cost."""
 
     step: Step
     spent: Spent
@@ -78,9 +78,9 @@ class Moved:
     """Begin and end of each commit."""
     deleted: Float64
     asked: Float64
-    """Begin, end and what was kept of each request."""
+    """Begin, end and kept values of each request."""
     deadlocks: int
-    """How often the server took a commit back, and it was tried again."""
+    """Number of commits that the server rolled back and that were repeated."""
 
     @property
     def inserted_per_s(self) -> float:
@@ -92,7 +92,7 @@ class Moved:
 
 
 class _ClientFailedError(Exception):
-    """One of the clients ended, or did not begin; says when."""
+    """One of the clients ended, or did not begin; the text says when."""
 
 
 class Flag:
@@ -112,7 +112,7 @@ class Flag:
 
 
 class _Shared:
-    """What the clients of a step have in common."""
+    """State that the clients of a step share."""
 
     def __init__(self, context: Any, count: int) -> None:
         self.ready = context.Barrier(count + 1)
@@ -166,7 +166,7 @@ def carry_out(server: int | None, rows: Rows, state: State, step: Step, around: 
         except ProcessLookupError:
             raise MeasureError("the server was gone before the first query") from None
         finally:
-            # At once, where it was not waited for: after Ctrl-C nothing is wanted of them.
+            # Ends the remaining ones at once: after Ctrl-C their results are not needed.
             for process in processes:
                 if process.pid is not None:
                     process.kill()
@@ -183,7 +183,8 @@ def carry_out(server: int | None, rows: Rows, state: State, step: Step, around: 
 def _begin(processes: Sequence[Any], shared: _Shared, waiting: int) -> None:
     """Starts clients, and waits until this number of them is ready."""
     late = time.monotonic() + _READY_S
-    # Ctrl-C is for us: clients are told to stop. What they inherit from this thread they keep.
+    # Only this process handles Ctrl-C and tells clients to stop. Clients inherit the signal mask of
+    # this thread.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         for process in processes:
@@ -218,14 +219,16 @@ def _watch(server: int | None, processes: Sequence[Any], shared: _Shared, step: 
 
 
 def raw_of(moved: Moved, count: int) -> dict[str, Any]:
-    """What every step has; `count` are the queries, or the rows where nothing is asked."""
+    """The fields of every step; `count` is the number of queries, or of rows if there are no
+    queries.
+    """
     if not count:
         raise MeasureError("no query was answered" if moved.step.asks else "no row came")
     return raw_of_spent(moved.spent, count)
 
 
 def raw_of_spent(spent: Spent, count: int) -> dict[str, Any]:
-    """The same of what a number of queries or rows, which is not 0, has cost."""
+    """The same fields for the cost of a number of queries or rows, which is not 0."""
     server = spent.server or Cost(0.0, 0, 0, 0)
     known = oltp.costs(server, count, max((spent.busy_s - server.cpu_s - spent.client.cpu_s) / spent.elapsed_s, 0.0))
     return (known if spent.server is not None else dict.fromkeys(known)) | {
@@ -242,20 +245,20 @@ def raw_of_spent(spent: Spent, count: int) -> dict[str, Any]:
 
 
 def percentiles(values: Float64) -> dict[str, float]:
-    """The middle, the tail, and the most."""
+    """Median, tail and maximum."""
     names = {"p50": 50, "p95": 95, "p99": 99}
     return {name: float(np.percentile(values, at)) for name, at in names.items()} | {"max": float(values.max())}
 
 
 def per_second(ends: Float64, begun_s: float, each: int) -> list[int]:
-    """How much was done in each second."""
+    """The amount of work in each second."""
     if not len(ends):
         return []
     return [int(count) * each for count in np.bincount((ends - begun_s).clip(0).astype(int))]
 
 
 def _reason(failed: Path) -> str:
-    """What a client said when it failed."""
+    """The message of a client that failed."""
     said = failed.read_text() if failed.exists() else "it said nothing in time, as where a server does not answer"
     return said[:_REASON_CHARACTERS]
 

@@ -46,7 +46,7 @@ class Counters:
 
 
 def profile(before: Counters, after: Counters, seconds: float) -> dict[str, float | None]:
-    """What a device did between two looks at its counters."""
+    """The work of a device between two looks at its counters."""
     reads, writes = after.reads - before.reads, after.writes - before.writes
     waiting_s, busy_s = (after.waiting_ms - before.waiting_ms) / 1e3, (after.busy_ms - before.busy_ms) / 1e3
     read_bytes = (after.read_sectors - before.read_sectors) * _SECTOR_BYTES
@@ -93,7 +93,7 @@ class Phases:
         self.told: list[dict[str, Any]] = []
 
     def begin(self, name: str | None) -> None:
-        """Ends the phase that there is, and begins another if it has a name."""
+        """Ends the current phase, and begins another if it has a name."""
         if self._name is not None:
             self._end(self._name)
         self._name = name

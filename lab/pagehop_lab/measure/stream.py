@@ -18,7 +18,8 @@ from pagehop_lab.data import Dataset
 from pagehop_lab.engines.engine import EngineError, Float32, Served, left_by
 
 _TRANSACTIONS_PER_S = 10
-# Rows of a transaction at most, at any rate: a rate that is too high must show, not take forever.
+# Most rows of a transaction, at any rate: a rate that is too high must show as such, and not take
+# forever.
 _ROWS_MAX = 1000
 _SHARE_OF_ANOTHER = np.float32(0.1)
 

@@ -39,7 +39,7 @@ class Trace:
         self._folder = _instance(os.getpid(), name)
         self._folder.mkdir(exist_ok=True)
         event = self._folder / "events/block/block_rq_issue"
-        # As the kernel has it, not as user space does.
+        # In the kernel's form, which differs from that of user space.
         number = os.major(device) << 20 | os.minor(device)
         (self._folder / "buffer_size_kb").write_text(str(_BUFFER_KIB))
         (event / "filter").write_text(f"dev == {number}")
@@ -50,13 +50,13 @@ class Trace:
         (self._folder / "trace").write_text("")
 
     def read(self) -> dict[str, Any]:
-        """What `requests` says of everything since, and the number of events that were lost."""
+        """The result of `requests` for all events since then, and the number of lost events."""
         with self.lines() as lines:
             told = requests(lines)
         return told | {"lost": self.lost()}
 
     def lines(self) -> TextIO:
-        """The requests as the kernel says them."""
+        """The requests in the kernel's format."""
         return (self._folder / "trace").open()
 
     def lost(self) -> int:
@@ -88,7 +88,7 @@ def processes() -> list[int]:
     try:
         folders = [folder.name for folder in (TRACEFS / "instances").glob(f"{_PREFIX}*")]
     except PermissionError:
-        # Only root may look, and only root can have left one.
+        # Only root may look there, and only root can have left a trace.
         return []
     named = (re.match(rf"{_PREFIX}(\d+)", folder) for folder in folders)
     return sorted({int(found[1]) for found in named if found})

@@ -1,4 +1,5 @@
-"""The cheapest clients of servers in Python: prepared once, answers left as they came.
+"""The cheapest clients of servers in Python: statements are prepared once, and answers are not
+decoded.
 
 Libraries for these protocols take as long to decode an answer as some servers take to give it. So a
 library only connects, and statements whose parameters are whole numbers bypass it.
@@ -32,7 +33,7 @@ WHOLE, BYTES = 8, 0xFC
 
 
 class DeadlockError(RuntimeError):
-    """The server rolled a transaction back in favor of another, and it has to be tried again."""
+    """The server rolled a transaction back in favor of another, and it must be repeated."""
 
 
 class Numbers(Protocol):
@@ -52,7 +53,7 @@ class Wire(Protocol):
         """A statement whose result is ignored. RuntimeError or the library's error if it fails."""
 
     def numbers(self, statement: str) -> Numbers:
-        """A SELECT that is asked with whole numbers, $1, $2 and so on, again and again.
+        """A SELECT that is repeated with whole numbers, $1, $2 and so on.
 
         In MySQL's protocol a number that stands in two places is two numbers.
         """
@@ -65,7 +66,7 @@ class Where:
     dsn: str = ""
     """What libpq connects by."""
     mysql: tuple[tuple[str, Any], ...] = ()
-    """What PyMySQL connects by, where the server speaks MySQL's protocol."""
+    """The options of PyMySQL, if the server speaks MySQL's protocol."""
 
     @staticmethod
     def of(server: Any) -> Where:
@@ -114,7 +115,7 @@ class PostgresWire:
         name = b"n%d" % self._prepared
         self._prepared += 1
         self.prepare(name, statement)
-        # libpq waits by itself. Reads without it wait in the kernel.
+        # libpq waits by itself. Reads without it must block in the kernel.
         os.set_blocking(self._wire.socket, True)
         return PostgresNumbers(self._wire.socket, _bind_form(name, max(places)))
 
@@ -163,13 +164,12 @@ class PostgresBinary:
         self._head = b"\0" + name + b"\0\0\1\0\1" + count.to_bytes(2, "big")
 
     def ask(self, parameters: Sequence[bytes]) -> bytes:
-        """All that the server says; RuntimeError if it refuses."""
+        """The whole answer of the server; RuntimeError if it refuses."""
         told = b"".join(len(one).to_bytes(4, "big") + one for one in parameters)
         length = 4 + len(self._head) + len(told) + 4
         bind = b"B" + length.to_bytes(4, "big") + self._head + told + b"\0\1\0\1"
         _send_all(self._socket, bind + _EXECUTE_AND_SYNC)
-        # A row may contain these bytes at the end of a part of the answer, so messages are walked
-        # through.
+        # A row may contain these bytes at the end of a part of the answer, so messages are parsed.
         said, at = b"", 0
         while True:
             while len(said) < at + 5 or len(said) < (after := at + 1 + int.from_bytes(said[at + 1 : at + 5], "big")):
@@ -239,7 +239,7 @@ class MysqlWire:
         packets = _packets(socket)
         said = _checked_packet(next(packets))
         columns, parameters = (int.from_bytes(said[at : at + 2], "little") for at in (5, 7))
-        # Both are described, and each description has an end.
+        # Columns and parameters are described, and each description has an end.
         for _ in range(sum(count + 1 for count in (columns, parameters) if count)):
             next(packets)
         no_nulls = bytes((len(kinds) + 7) // 8)
@@ -315,7 +315,9 @@ class MysqlNumbers:
         return said + bytes(more)
 
     def _learned(self, said: bytes) -> tuple[bytes, bytes]:
-        """Takes down how an answer begins; the answer, as far as it came, and that."""
+        """Stores how an answer begins; returns the answer, as far as it was read, and that
+        beginning.
+        """
         at, left = 0, 1
         while left:
             while len(said) < at + 5 or len(said) < at + 4 + int.from_bytes(said[at : at + 3], "little"):
@@ -334,7 +336,7 @@ def _send(socket: Any, message: bytes) -> None:
 
 
 def _packets(socket: Any) -> Iterator[bytes]:
-    """What the server says, without end."""
+    """The packets of the server, without end."""
     said, at = b"", 0
     while True:
         length = int.from_bytes(said[at : at + 3], "little")

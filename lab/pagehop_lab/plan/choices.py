@@ -1,4 +1,4 @@
-"""Options of servers that a plan chooses from a list of values each."""
+"""Options of servers whose values a plan chooses from a list."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pagehop_lab.plan.servers import Options
 from pagehop_lab.plan.tables import Table, choose, listed
 
 Known = Mapping[str, tuple[OptionValue, ...]]
-"""Of each option the values that there are, the usual one first."""
+"""For each option its possible values, the default first."""
 
 
 def combinations(table: Table, known: Known) -> list[Options]:

@@ -1,4 +1,4 @@
-"""Everything that a plan says to measure, one by one, in the order of the plan."""
+"""Everything that a plan measures, one by one, in the order of the plan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pagehop_lab.plan.model import DatasetSpec, EngineSpec, Load, Options, Plan
 
 
 def words(options: Options) -> str:
-    """Options as part of a name; -1 and nothing stand for what an engine has anyway."""
+    """Options as part of a name; -1 and empty values mean the engine's default."""
     return "-".join(f"{name}={value}" for name, value in options.items() if value not in (-1, ""))
 
 
@@ -25,7 +25,7 @@ class IndexSpec:
     rebuild: int
 
     def identity(self, plan: Plan, dataset: Mapping[str, Any], machine: str, version: str | None) -> dict[str, Any]:
-        """All that decides what a build takes; `dataset` is what is known of the set."""
+        """Everything that decides the cost of a build; `dataset` is the description of the set."""
         return {
             "engine": self.engine.name,
             "version": version,
@@ -46,7 +46,7 @@ class IndexSpec:
         return ".".join(filter(None, [self.dataset.name, self.engine.name, words(self.build), again]))
 
     def looked_at(self, plan: Plan, dataset: Mapping[str, Any], machine: str, version: str | None) -> dict[str, Any]:
-        """All that decides which settings are picked."""
+        """Everything that decides which settings are picked."""
         identity = self.identity(plan, dataset, machine, version)
         ladders = [list(ladder) for ladder in self.engine.ladders]
         return identity | {"k": plan.load.ks, "targets": plan.targets, "recall": plan.recall, "ladders": ladders}
@@ -65,10 +65,10 @@ class PointSpec:
     sessions: int
     repeat: int
     asked: Options = field(default_factory=dict)
-    """What else there is to the load, where it is not the plain one: see `asked`."""
+    """The options of the load that are not the default: see `asked`."""
 
     def identity(self, plan: Plan, dataset: Mapping[str, Any], machine: str, version: str | None) -> dict[str, Any]:
-        """All that decides what a search takes; `dataset` is what is known of the set."""
+        """Everything that decides the cost of a search; `dataset` is the description of the set."""
         load = plan.load
         return self.index.identity(plan, dataset, machine, version) | {
             "search": self.search,
@@ -104,7 +104,7 @@ def indexes(plan: Plan, dataset: DatasetSpec, rebuild: int) -> list[IndexSpec]:
 
 
 def asked(engine: EngineSpec, load: Load) -> list[Options]:
-    """Every load of an engine apart from the number of sessions. Default values are not named."""
+    """All loads of an engine, except the number of sessions. Default values are left out."""
     batches = [1] if engine.served else load.batch
     plain: Options = {
         "k": load.k, "batch": 1, "threads": 1, "cache": "cold", "memory_mib": 0, "matching": 1.0, "insert_rate": 0.0,
@@ -113,7 +113,7 @@ def asked(engine: EngineSpec, load: Load) -> list[Options]:
     each = product(load.ks, batches, load.call_threads, load.caches, load.matching, load.insert_rate)
     for k, batch, threads, cache, matching, rate in each:
         if cache == "fresh" and (batch, threads) != (batches[0], load.call_threads[0]):
-            # Queries that each begin with empty caches are asked one by one.
+            # Queries that each begin with empty caches are sent one by one.
             continue
         limit = load.memory_mib if cache == "limited" else 0
         values: Options = dict(zip(plain, (k, batch, threads, cache, limit, matching, rate), strict=True))
@@ -124,11 +124,11 @@ def asked(engine: EngineSpec, load: Load) -> list[Options]:
 
 
 Picked = Mapping[int, Sequence[Options]]
-"""Of each k the settings that are measured."""
+"""For each k the settings that are measured."""
 
 
 def points(index: IndexSpec, load: Load, repeat: int, picked: Picked | None = None) -> list[PointSpec]:
-    """What is measured on an index in one repeat: everything, or what was picked."""
+    """The points of an index in one repeat: all of them, or those that were picked."""
     return [
         PointSpec(index, search, count, repeat, more)
         for more in asked(index.engine, load)
@@ -138,7 +138,7 @@ def points(index: IndexSpec, load: Load, repeat: int, picked: Picked | None = No
 
 
 def most_picked(plan: Plan, index: IndexSpec) -> Picked | None:
-    """As many settings as may be picked on an index; None where all are measured."""
+    """The largest number of settings that may be picked on an index; None if all are measured."""
     if not plan.load.around_targets or index.engine.served:
         return None
     return {

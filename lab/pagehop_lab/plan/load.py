@@ -1,4 +1,4 @@
-"""What every load of servers says."""
+"""The part of the load that all suites of servers share."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True)
 class ServersLoad:
-    """How tests are asked and how often."""
+    """How tests are run, and the number of repeats."""
 
     in_cases: ClassVar[frozenset[str]] = frozenset({"repeats"})
-    """What the name of a measurement says, or its repeat: it is not said again in its identity."""
+    """Fields that the name or the repeat of a measurement has, so its identity leaves them out."""
 
     later: ClassVar[frozenset[str]] = frozenset({"rounds", "memory_mib"})
-    """What plans have had since some day: with the usual value it is not said, as it was not."""
+    """Fields that were added to plans later: with their default value the identity leaves them out,
+    as older plans did.
+    """
 
     rows: int = 100_000
     clients: int = 1
     seconds: float = 1.0
     warmup_s: float = 0.3
     repeats: int = 3
-    """Each has new servers and new data. Every other one goes in reverse order."""
+    """Number of repeats. Each has new servers and new data. Every other one goes in reverse order.
+    """
     rounds: int = 1
     """In each round all servers run in turns, each for its part of `seconds`.
 
@@ -35,7 +38,7 @@ class ServersLoad:
     """
 
     def identity(self) -> dict[str, Any]:
-        """What decides figures and is not said by the name of a measurement."""
+        """The fields that decide figures and that the name of a measurement does not have."""
         return {
             name: value
             for name, value in asdict(self).items()

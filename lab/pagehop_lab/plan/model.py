@@ -1,4 +1,4 @@
-"""What a plan says. Every field has the name it has in the file."""
+"""The contents of a plan. Every field has the name that it has in the file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DatasetSpec:
     """A set to measure on."""
 
     name: str
-    """`fashion-mnist`, `generated-DIM`, or what a file is called in reports."""
+    """`fashion-mnist`, `generated-DIM`, or the name of a file in reports."""
     path: str | None = None
     """A file in ann-benchmarks' HDF5 layout, `.npy` or `.parquet`."""
     queries_path: str | None = None
@@ -42,13 +42,13 @@ class DatasetSpec:
     Without it, its last rows are the queries, and not rows.
     """
     column: str | None = None
-    """Of a `.parquet` the column that has the vectors."""
+    """The column of a `.parquet` that has the vectors."""
     rows: int | None = None
     """Only the first rows."""
     queries: int | None = None
     """Only the first queries."""
     samples: int | None = None
-    """Queries after those, which engines may learn from."""
+    """Number of queries after those, from which engines may learn."""
     metric: Literal["euclidean", "angular", "ip"] | None = None
     """The metric; `ip` is the greatest inner product.
 
@@ -61,13 +61,13 @@ class EngineSpec:
     """An engine with every index to build and every setting to search with."""
 
     name: str
-    """Of the catalog, or that and what a plan calls it, as in `postgres:vchordrq`."""
+    """The name in the catalog, or that with a plan's own name, as in `postgres:vchordrq`."""
     build: tuple[Options, ...]
     search: tuple[Options, ...]
     url: str | None = None
-    """A server that runs already."""
+    """The URL of a running server."""
     commit: str | None = None
-    """The commit of this repository that it is compiled from; as it lies here without it."""
+    """The commit of this repository that it is compiled from; without it, the checkout as it is."""
     served: bool = False
     """Whether it is a server, which takes one query at a time."""
     ladders: tuple[tuple[Options, ...], ...] = ()
@@ -82,25 +82,25 @@ class EngineSpec:
         return self.name.partition(":")[0]
 
     def title(self, given: str) -> str:
-        """What reports call it: what the plan does, or the engine's own."""
+        """The name in reports: that of the plan, or the engine's own."""
         return self.name.partition(":")[2] or given
 
     @property
     def server(self) -> str | None:
-        """The same without a password, for what is kept and shown."""
+        """The URL without a password, for records and reports."""
         return None if self.url is None else without_passwords(self.url)
 
 
 @dataclass(frozen=True)
 class Load:
-    """How searches are asked and how often."""
+    """How searches are sent, and how often."""
 
     ks: tuple[int, ...] = (10,)
-    """Neighbors wanted, `k` in a plan. Of several, the first is the plain one."""
+    """Numbers of neighbors, `k` in a plan. If there are several, the first is the default."""
     sessions: tuple[int, ...] = (1,)
     """How many ask at once."""
     batch: tuple[int, ...] = (1,)
-    """Queries of one call of a library. A query among others has no latency of its own."""
+    """Queries of one call of a library. A query of a batch has no latency of its own."""
     call_threads: tuple[int, ...] = (1,)
     """Threads that answer one call of a library."""
     matching: tuple[float, ...] = (1.0,)
@@ -112,14 +112,14 @@ class Load:
     seconds: float = 1.0
     """A measurement takes whole passes over the queries until it took this long."""
     seconds_max: float = 60.0
-    """A pass that takes longer is cut."""
+    """A pass that takes longer is ended."""
     warmup_s: float = 0.3
     repeats: int = 3
     """Measurements of each point."""
     rebuilds: int = 1
     """How often each index is built and measured."""
     in_turns: int = 1
-    """Indexes that are held at once, and measured in turns."""
+    """Indexes that are open at once, and measured in turns."""
     cold_queries: int = 50
     """Queries of a measurement in the suite `cold`, each sent once.
 
@@ -128,7 +128,7 @@ class Load:
     caches: tuple[str, ...] = ("cold",)
     """States of the suite `cold`; see CACHES."""
     memory_mib: int = 256
-    """Memory that the engine has where caches are `limited`."""
+    """Memory of the engine if caches are `limited`, in MiB."""
     build_threads: int = 1
     around_targets: bool = False
     """Whether to measure only the settings on both sides of each target.
@@ -146,7 +146,7 @@ class Load:
     It looks while the queries are asked once more.
     """
     one_core: bool = True
-    """Whether client and engine share one core, where one session asks alone."""
+    """Whether client and engine share one core if one session alone searches."""
     build_timeout_s: float = 7200.0
     search_timeout_s: float = 600.0
 
@@ -165,16 +165,16 @@ class Plan:
     load: Load = field(default_factory=Load)
     seed: int = 1
     recall: RecallBy = "threshold"
-    """How the recall is counted that engines are compared at."""
+    """The count of recall by which engines are compared."""
     targets: tuple[float, ...] = TARGETS
     base: str | None = None
-    """The engine that others are compared with; the first without it."""
+    """The engine that others are compared with; by default the first."""
     aims: tuple[Aim, ...] = ()
     """What is to be reached."""
     text: str = ""
-    """The file as it was read, but for passwords: it is kept with what was measured."""
+    """The text of the file without passwords, which is kept with the results."""
 
     @property
     def cold_queries(self) -> int | None:
-        """Queries of a measurement that begins with empty caches. None if caches are to be hot."""
+        """Queries of a measurement that begins with empty caches. None if caches must be hot."""
         return self.load.cold_queries if self.suite == "cold" else None

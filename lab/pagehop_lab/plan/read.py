@@ -66,7 +66,7 @@ def on_sets(text: str, sets: Sequence[str]) -> str:
 
 
 def _on_set_of_load(text: str, sets: Sequence[str]) -> str:
-    """The same of a plan of servers, which has one set, in its load."""
+    """The same for a plan of servers, whose load has one set."""
     if not re.search(r"^dataset\s*=", text, re.MULTILINE):
         raise PlanError("there is no [[dataset]]")
     if len(sets) > 1:
@@ -80,7 +80,7 @@ def _on_set_of_load(text: str, sets: Sequence[str]) -> str:
 
 
 def read_text(text: str, name: str) -> Plan:
-    """The plan of a text; `name` is what it is called if it does not say."""
+    """The plan of a text; `name` is its name if the text has none."""
     try:
         table = Table("", tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:

@@ -1,4 +1,4 @@
-"""What a plan of servers is to reach: tables `[[aim]]`."""
+"""The aims of a plan of servers: tables `[[aim]]`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pagehop_lab.plan.tables import PlanError, Table, choose
 
 
 def read_aim(table: Table, figures: Mapping[str, Figure], servers: Sequence[str], cases: Sequence[str]) -> ServerAim:
-    """The aim of a table; a server is named in full, or by as much of its name as only it has."""
+    """The aim of a table; a server has its full name, or a part that is unique."""
     what = table.need("what", str)
     figure = choose(table.at("figure"), table.need("figure", str), figures)
     case = choose(table.at("case"), table.need("case", str), cases)

@@ -22,19 +22,19 @@ class ServerSpec:
 
     product: str
     version: str
-    """What the lab calls it, such as 16."""
+    """The lab's name of the version, such as 16."""
     slowed: float = 0.0
-    """Share of the time in which it is kept from running: a regression that is known."""
+    """Share of the time in which it is stopped: a regression of known size."""
     doubled: float = 0.0
-    """Share of the events that are executed twice and counted once: one that costs CPU."""
+    """Share of the events that are executed twice and counted once: a regression that costs CPU."""
     label: str = ""
-    """What else it is called, where one version is measured more than once."""
+    """A label, if one version is measured more than once."""
     options: tuple[tuple[str, OptionValue], ...] = ()
     """Of an index and its searches."""
     url: str | None = None
-    """Of a server that runs already, with settings of its own."""
+    """The URL of a running server, which has its own settings."""
     cases: tuple[str, ...] = ()
-    """Those of the plan's cases that are measured of it; all without it."""
+    """The plan's cases that are measured on this server; all if empty."""
 
     @property
     def name(self) -> str:
@@ -48,7 +48,7 @@ class ServerSpec:
 
 @dataclass(frozen=True)
 class ServerAim:
-    """One figure that is to be reached."""
+    """An aim: a limit for one figure."""
 
     what: str
     figure: str
@@ -57,7 +57,7 @@ class ServerAim:
     over: str | None = None
     """The server of the divisor. None for a plain figure, unless `over_case` is set."""
     over_case: str | None = None
-    """The case of the divisor, where it is another."""
+    """The case of the divisor, if it is another one."""
     floor: float | None = None
     aim: float | None = None
 
@@ -79,13 +79,13 @@ class ServersPlan:
     seed: int = 1
     text: str = ""
     statements: int | None = None
-    """Which statements a suite asks, where there were others under the same names."""
+    """The version of a suite's statements, if others had the same names before."""
     aims: tuple[ServerAim, ...] = ()
     once: tuple[str, ...] = ()
     """Cases that are measured in the first repeat only."""
 
     def cases_of(self, server: ServerSpec, repeat: int) -> tuple[Case, ...]:
-        """What is measured of a server in a repeat, in that order."""
+        """The cases of a server in a repeat, in their order."""
         theirs = [case for case in self.cases if not server.cases or case.name in server.cases]
         return tuple(case for case in theirs if repeat == 0 or case.name not in self.once)
 

@@ -1,4 +1,4 @@
-"""Takes values out of TOML tables one by one. What is left over is a mistake and is named."""
+"""Takes values out of TOML tables one by one. A value that is left over is an error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Value = TypeVar("Value")
 
 
 class PlanError(Exception):
-    """A plan that cannot be run; says where and what would be right."""
+    """A plan that cannot be run; the text says where and what would be correct."""
 
 
 class Table:
@@ -68,12 +68,12 @@ class Table:
         return Table(self.at(name), self._left.pop(name, {}))
 
     def take_any(self, name: str) -> Any:
-        """Whatever is there, or None."""
+        """The value, of any type, or None."""
         self._known.append(name)
         return self._left.pop(name, None)
 
     def rest(self) -> dict[str, Any]:
-        """Everything that was not taken: names that only another reader knows."""
+        """All values that were not taken: names that only another reader knows."""
         taken, self._left = self._left, {}
         return taken
 

@@ -47,7 +47,9 @@ def points_of(lines: Iterable[str], name: str, sessions: int = 1) -> list[Point]
 
 
 def _options(text: str) -> Iterator[tuple[str, OptionValue]]:
-    """Options in the order of the line; one without a name is called by its place, from 1."""
+    """Options in the order of the line; an option without a name gets its position, from 1, as its
+    name.
+    """
     for place, option in enumerate(_parts(_bare(text)), start=1):
         named = _NAMED.match(option)
         yield (named["name"], _value(named["value"])) if named else (f"{place}", _value(option))
@@ -72,7 +74,7 @@ def _closing(text: str) -> int:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """What is between commas that are in no parentheses."""
+    """The parts between commas outside parentheses."""
     depth, part = 0, ""
     for letter in f"{text},":
         depth += (letter in _OPEN) - (letter in _CLOSE)

@@ -67,7 +67,7 @@ def _recall(path: Path, file: Any, found: npt.NDArray[Any], count: int, truth: P
 
 
 def _plain(value: Any) -> Any:
-    """An attribute as Python has it."""
+    """The value of an attribute as a Python object."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return value.item() if isinstance(value, np.generic) else value

@@ -15,15 +15,15 @@ from pagehop_lab.analysis.points import Options
 
 
 class FormatError(Exception):
-    """A file that is not of the known kinds, or lacks what is needed; says what."""
+    """A file that is of no known kind, or is incomplete; the text says how."""
 
 
 @dataclass(frozen=True)
 class Foreign:
-    """One configuration as somewhere else measured."""
+    """One configuration that was measured elsewhere."""
 
     benchmark: str
-    """Whose format it is: `ann-benchmarks`, `VectorDBBench`."""
+    """The benchmark with this format: `ann-benchmarks`, `VectorDBBench`."""
     source: str
     """The name of the file."""
     dataset: str
@@ -33,13 +33,13 @@ class Foreign:
     k: int
     recall: float
     recall_of: str
-    """What the recall is of, in a few words."""
+    """The kind of recall, in a few words."""
     qps: float
     sessions: int = 1
     matching: float = 1.0
-    """Share of the rows that a filter leaves."""
+    """Share of the rows that meet the filter."""
     more: Mapping[str, Any] = field(default_factory=dict)
-    """What else the file says: build seconds, latencies."""
+    """Other values of the file: build seconds, latencies."""
 
 
 def number(value: object, name: str, path: Path, least: float = 0.0) -> float:

@@ -23,7 +23,7 @@ def read(path: Path, truth: Path | None = None) -> list[Foreign]:
     if path.suffix == ".json":
         return vectordbbench.read(path)
     if path.suffix == ".plot":
-        # Their names say how many sessions asked, where it was not one.
+        # Their names have the number of sessions, if it is not one.
         sessions = re.search(r"\.sessions(\d+)\.", path.name)
         return [
             Foreign(

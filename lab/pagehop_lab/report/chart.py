@@ -16,7 +16,7 @@ from pagehop_lab.suites.table import Chart, Mark, Series
 WIDTH, HEIGHT = 880, 440
 _LEFT, _RIGHT, _TOP, _BOTTOM = 72, 24, 16, 52
 _RECALL_TICKS = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 1.0)
-# Beyond this a recall is 1 for the eye.
+# With a smaller miss, a recall is drawn as 1.
 _MISSING_MIN = 1e-4
 # Labels of an axis that has one for each value.
 _VALUES_MAX = 14
@@ -34,7 +34,7 @@ class _Axes:
 
 
 def svg(chart: Chart) -> str:
-    """The chart; nothing if it has no points."""
+    """The chart; empty if it has no points."""
     marks = [mark for series in chart.series for mark in series.marks if mark.y > 0]
     if not marks:
         return ""
@@ -89,7 +89,7 @@ def _steps(xs: Sequence[float]) -> list[tuple[float, str]]:
 
 
 def _that_fit(x: Callable[[float], float], ticks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
-    """The labels that have room beside each other; of two that meet, the greater one stays."""
+    """The labels that have room beside each other; if two overlap, the greater one stays."""
     kept: list[tuple[float, str]] = []
     for value, name in reversed(ticks):
         if not kept or x(kept[-1][0]) - x(value) >= (len(kept[-1][1]) + len(name)) / 2 * _CHARACTER + _SPACE:
@@ -107,7 +107,7 @@ def _missing(recall: float) -> float:
 
 
 def _recall_ticks(low: float, high: float) -> list[float]:
-    """Round recalls around what there is, not too near each other."""
+    """Round recalls around the measured ones, not too near each other."""
     below = [tick for tick in _RECALL_TICKS if tick <= low]
     first = below[-1] if below else 0.0
     if first == 1.0:
@@ -123,7 +123,7 @@ def _recall_ticks(low: float, high: float) -> list[float]:
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 of each power of ten around what there is; less of them if that is much."""
+    """1, 2 and 5 of each power of ten around the figures; fewer if that is many."""
     few = high / low > 1000
     digits = (1,) if few else (1, 2, 5)
     powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
@@ -179,7 +179,7 @@ def _class(number: int) -> str:
 
 
 def _shape(x: float, y: float, number: int, hollow: bool) -> str:
-    """A mark. Its shape changes when the colors repeat, so that twenty series can be told apart."""
+    """A mark. Its shape changes when the colors repeat, so twenty series can be distinguished."""
     kind = 'class="mark hollow"' if hollow else 'class="mark"'
     shape = _SHAPES[(number // 10 + number) % len(_SHAPES)]
     if shape == "circle":

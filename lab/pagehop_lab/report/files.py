@@ -13,7 +13,7 @@ from pagehop_lab.suites.table import Cell, Section, Table
 
 
 def as_csv(table: Table) -> str:
-    """Values, not what people read; beside a figure the raw file that it comes from."""
+    """Plain values, not formatted ones; each figure has its raw file beside it."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     with_files = [any(row[at].file for row in table.rows if at < len(row)) for at in range(len(table.columns))]
@@ -32,7 +32,7 @@ def as_csv(table: Table) -> str:
 
 
 def write_parquet(table: Table, path: Path) -> None:
-    """The same in typed columns. In a column of figures, anything else is null. Needs pyarrow."""
+    """The same in typed columns. In a column of figures, any other value is null. Needs pyarrow."""
     import pyarrow
     from pyarrow import parquet
 
@@ -52,7 +52,7 @@ def _figure(cell: Cell) -> int | float | None:
 
 
 def as_json(about: Mapping[str, Any], sections: Sequence[Section], more: Sequence[Table]) -> str:
-    """Every table of a report, after what it is about."""
+    """Every table of a report, after a description of the run."""
     told = {
         **about,
         "sections": [

@@ -22,7 +22,7 @@ def shade(ratio: float) -> str:
 
 
 def key(table: Table) -> str:
-    """What the shades mean; empty for a table without them."""
+    """The meaning of the shades; empty for a table without them."""
     if not table.is_heat:
         return ""
     below = [(f"down{step}", f"≤ {limit:.2f}") for step, limit in enumerate(_BELOW, start=1)]

@@ -19,7 +19,7 @@ _LONG = 70
 
 
 def page(head: Head, sections: Sequence[Section], more: Sequence[Table], home: str = "") -> str:
-    """The whole page; `home` is where a site of many runs begins."""
+    """The whole page; `home` is the first page of a site of many runs."""
     body = [
         f'<p class=note><a href="{escape(home)}">All runs</a></p>' if home else "",
         f"<h1>{escape(head.name)}</h1>",
@@ -44,7 +44,7 @@ def document(title: str, body: str, more: str = "") -> str:
 
 
 def _state(head: Head, sections: Sequence[Section], of_the_run: Sequence[Table]) -> str:
-    """In one line, whether all of this can be relied on, with what tells why it cannot."""
+    """One line on whether all figures are valid, with the reasons if not."""
     kind = "good" if head.is_sound else "bad"
     tables = [*of_the_run, *(table for section in sections for table in section.tables)]
     links = []
@@ -72,7 +72,7 @@ def chart_html(chart: Chart) -> str:
 
 
 def table_html(table: Table, is_open: bool, up: str = "../") -> str:
-    """A table that can be folded; `up` leads from the page to what raw files are named from."""
+    """A table that can be folded; `up` leads from the page to the folder of raw files."""
     numeric = table.numeric
     head = "".join(
         f"<th{_class(is_number)}>{escape(name)}</th>" for name, is_number in zip(table.columns, numeric, strict=True)

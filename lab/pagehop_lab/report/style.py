@@ -1,4 +1,4 @@
-"""How the page looks, on light and on dark screens and on paper."""
+"""The style of the page, for light and dark screens and for paper."""
 
 STYLE = """
 :root {

@@ -1,4 +1,4 @@
-"""Everything that a run says, written beside its raw files and printed."""
+"""Writes the report of a run beside its raw files, and prints it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write(path: Path, *, quiet: bool, as_parquet: bool = False) -> AnyResults:
 
 
 def read(path: Path) -> Report:
-    """What the run at `path` says."""
+    """The report of the run at `path`."""
     folder = RunFolder(path)
     return catalog.suite_of(folder.plan).report(folder)
 
@@ -92,7 +92,7 @@ def _agreement(one: AnyResults, other: AnyResults) -> Agreement:
 
 
 def _replace(path: Path, text: str) -> None:
-    """A file that is always whole."""
+    """Replaces a file atomically."""
     unfinished = path.with_name(f".unfinished-{path.name}")
     unfinished.write_text(text)
     unfinished.replace(path)

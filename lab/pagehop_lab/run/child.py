@@ -53,13 +53,12 @@ class Child:
         """
         adopt_orphans()
         self.folder = Path(tempfile.mkdtemp(prefix="engine-"))
-        # Servers run as another user, who makes files here as in any folder for temporary files.
+        # Servers run as another user, who creates files here, as in any folder for temporary files.
         self.folder.chmod(0o1777)
         self._engine = engine
         self._log = self.folder / "log"
         places = os.pathsep.join(map(str, [*_ROOTS, *paths]))
-        # One thread for the library's hidden work: threads are options of a plan, and never left to
-        # the library.
+        # One thread for hidden work of the library: plans set threads, the library never does.
         threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -73,10 +72,10 @@ class Child:
         _living.add(self._process.pid)
         self._said = b""
         self.ended = False
-        """Whether it died or was ended for hanging: nothing can be asked any more."""
+        """Whether the process died or was ended because it hung: it answers no more requests."""
 
     def ask(self, command: str, timeout_s: float, **request: Any) -> Any:
-        """What the engine answers. EngineFailed if it does not, within the time."""
+        """The engine's answer. EngineFailed if it does not come in time."""
         assert self._process.stdin is not None
         line = json.dumps({"command": command, **request}).encode() + b"\n"
         try:
@@ -105,7 +104,7 @@ class Child:
         return line
 
     def _ended(self, command: str) -> EngineFailed:
-        """Why a process that ended by itself did."""
+        """The reason why a process ended by itself."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_GRACE_S)
         code = self._process.poll()
@@ -115,7 +114,7 @@ class Child:
         return EngineFailed(f"it died during {command}, by {how}" + (f"; its log ends with: {log}" if log else ""))
 
     def log_end(self) -> str:
-        """The last lines of what the engine printed, where the reason usually is."""
+        """The last lines of the engine's output, which usually have the reason."""
         try:
             text = self._log.read_bytes()[-_LOG_END_BYTES:].decode(errors="replace")
         except OSError:
@@ -154,7 +153,7 @@ class Child:
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of what its descendants leave behind."""
+    """Makes this process the parent of orphans among its descendants."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -175,8 +174,8 @@ def _orphans(folder: Path) -> list[int]:
             parent = int(stat.read_text().rpartition(")")[2].split()[1])
             if parent != own or int(stat.parent.name) in _living:
                 continue
-            # The folder is every engine's TMPDIR. It is also in the command line of a server that
-            # has its data there.
+            # The folder is every engine's TMPDIR. It is also in the command line of a server with
+            # its data there.
             told = (stat.with_name("environ").read_bytes(), stat.with_name("cmdline").read_bytes())
         except OSError:
             continue

@@ -41,7 +41,7 @@ def _one(name: str) -> Recipe:
 
 _RECIPES = {
     "faiss": _one("faiss"),
-    # It comes as source only, and is compiled with what the first file brings.
+    # The package is source only, and is compiled with the contents of the first file.
     "hnswlib": Recipe(
         ((LOCKS / "hnswlib-build.lock", ()), (LOCKS / "hnswlib.lock", ("--no-build-isolation", "--no-deps"))),
         "compiling it needs a C++ compiler and Python's headers (Debian: g++ python3-dev)",
@@ -61,7 +61,7 @@ NAMES = ("main", *_RECIPES)
 
 
 def place(name: str) -> Path:
-    """Where an environment is, or would be."""
+    """The path of an environment, which may not exist."""
     return _ENVIRONMENTS / name
 
 

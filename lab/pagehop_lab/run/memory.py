@@ -25,7 +25,7 @@ class Memory:
     mib: int
     _held: dict[ServerSpec, tuple[MemoryLimit, int]] = field(default_factory=dict)
     _killed: dict[ServerSpec, int] = field(default_factory=dict)
-    """What the kernel had killed before the measurement that runs."""
+    """Number of processes that the kernel had killed before the running measurement."""
 
     def hold(self, server: ServerSpec, instance: Any, data_bytes: int, stack: ExitStack) -> None:
         """Starts a server again within its limit, which ends with the stack.
@@ -46,7 +46,7 @@ class Memory:
         self._held[server] = limit, data_bytes
 
     def begin(self, server: ServerSpec) -> None:
-        """Called before each measurement: what was killed before is not why it fails."""
+        """Called before each measurement: earlier kills are not the reason if it fails."""
         if server in self._held:
             self._killed[server] = self._held[server][0].killed()
 
@@ -60,8 +60,8 @@ class Memory:
         return {"memory": limit.told(), "times_memory": data_bytes / (self.mib << 20)}
 
     def reason(self, server: ServerSpec, reason: str) -> str:
-        """Why a measurement failed, if the limit may be why."""
-        # The kernel counts from the beginning of the limit on.
+        """The reason why a measurement failed, with the limit if that may be the cause."""
+        # The kernel counts from the start of the limit.
         killed = self._held[server][0].killed() - self._killed.get(server, 0) if server in self._held else 0
         if killed <= 0:
             return reason

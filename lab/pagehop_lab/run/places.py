@@ -47,7 +47,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Held(Wrapped):
-    """A server, and where files of it are, by what they are."""
+    """A server, and the places of its files, by their kind."""
 
     places: Mapping[str, Place]
 

@@ -1,4 +1,4 @@
-"""Progress of a run, in lines: the last measurement, what is left, and how long that will take."""
+"""Progress of a run, in lines: the last measurement, how many are left, and the time left."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-# The whole of what an engine complains of is in its record.
+# The whole message of an engine is in its record.
 _LINE_MAX = 600
 
 
 class Progress:
-    """Says lines to people; `clock` gives seconds."""
+    """Prints lines; `clock` gives seconds."""
 
     def __init__(self, out: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._out = out if out is not None else sys.stderr
@@ -28,7 +28,7 @@ class Progress:
         print(line, file=self._out, flush=True)
 
     def begin(self, total: int, done: int) -> None:
-        """Takes the number of points in all, and of those that are there already."""
+        """Sets the number of all points, and of those that exist already."""
         self._total, self._done, self._counted = total, done, 0
         self._begun = self._clock()
         before = f", {done:,} of them measured before" if done else ""
@@ -41,16 +41,16 @@ class Progress:
         self.say(f"[{self._done:>{len(str(self._total))}}/{self._total}{self._left()}] {name}  {told}")
 
     def more(self, count: int) -> None:
-        """There turned out to be more points, or fewer."""
+        """Corrects the number of points."""
         self._total += count
 
     def skip(self, count: int) -> None:
-        """A number of points failed together, or are there already."""
+        """Counts points that failed together, or exist already."""
         self._done += count
         self._counted += count
 
     def _left(self) -> str:
-        """How long the rest takes, if it takes as long as what was measured so far."""
+        """The estimated time that is left, from the time of the measurements so far."""
         left = self._total - self._done
         if not left or not self._counted:
             return ""

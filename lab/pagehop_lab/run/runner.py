@@ -54,7 +54,7 @@ class Runner:
     catalog: Mapping[str, type[Library | Served]]
     paths: Sequence[Path] = ()
     retry: bool = False
-    """Whether what failed before is tried again."""
+    """Whether failed measurements are repeated."""
     _versions: dict[str, str | None] = field(default_factory=dict)
 
     def run(self) -> None:
@@ -140,7 +140,7 @@ class Runner:
         return dataset is not None and not self._wanted(spec, dataset)
 
     def _wanted(self, spec: PointSpec, dataset: data.Dataset) -> bool:
-        """Whether to measure a point: it is not there, or it failed and is to be tried again."""
+        """Whether to measure a point: it is missing, or it failed and is to be repeated."""
         record = self.folder.get("points", self._identity(spec, dataset.facts))
         return record is None or (self.retry and record.failed is not None)
 
@@ -200,7 +200,7 @@ class Runner:
                 try:
                     child.ask("close", _CLOSE_TIMEOUT_S)
                 except EngineFailed:
-                    # Everything was measured; what is left of it is ended with its process.
+                    # Everything was measured; the process still ends what is left of the engine.
                     continue
 
     def _built(self, index: IndexSpec, dataset: data.Dataset, stack: ExitStack) -> Child | None:
@@ -232,7 +232,7 @@ class Runner:
         return child if self._look(index, child, dataset) else None
 
     def _look(self, index: IndexSpec, child: Child, dataset: data.Dataset) -> bool:
-        """Picks the settings around each target, where a plan wants that; whether it could."""
+        """Picks the settings around each target, if the plan does so. Returns whether it could."""
         if not self._is_picked_from(index) or self._looked(index, dataset) is not None:
             return True
         plan, facts = self.plan, dataset.facts.as_json()
@@ -263,7 +263,8 @@ class Runner:
             if not self._wanted(spec, dataset):
                 continue
             if child.ended:
-                # Not measured and not failed: the same command comes to it with another process.
+                # This point was neither measured nor failed: the same command measures it with
+                # another process.
                 self.progress.skip(1)
                 continue
             try:
@@ -299,7 +300,7 @@ class Runner:
         }  # fmt: skip
 
     def _keep(self, spec: PointSpec, dataset: data.Dataset, child: Child, raw: dict[str, Any]) -> Verdicts:
-        """Keeps a measurement, and says what is wrong with it."""
+        """Stores a measurement, and reports why it is invalid, if it is."""
         description = self.catalog[spec.index.engine.kind].description
         raw |= {
             "k": int(spec.asked.get("k", self.plan.load.k)),

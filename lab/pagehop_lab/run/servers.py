@@ -31,7 +31,7 @@ _GRACE_S = 1.0
 
 
 class RunError(Exception):
-    """The run cannot begin; says what it needs."""
+    """The run cannot begin; the text says what it needs."""
 
 
 class Instance(Protocol):
@@ -54,7 +54,7 @@ class Instance(Protocol):
 
 @dataclass(frozen=True)
 class Wrapped:
-    """A server that knows more of what is done with it."""
+    """A server with further state."""
 
     ours: Any
 
@@ -89,14 +89,14 @@ class Product(Protocol):
         """The configuration by that version's names. DevServerError if it has none."""
 
     def new(self, server: ServerSpec, configuration: Configuration) -> Instance:
-        """A server with new data that does not run yet."""
+        """A server with new data that is not running yet."""
 
 
 class Bench(Protocol):
     """What loads tables and asks queries, as a plan says."""
 
     def load(self, instance: Any) -> dict[str, Any]:
-        """Makes the tables: what that took, `load_s` among it."""
+        """Makes the tables. Returns the costs, with `load_s` among them."""
 
     def measure(self, instance: Any, case: Case, slowed: float) -> dict[str, Any]:
         """One measurement. `arrays` are kept in a file beside it. MeasureError if it fails."""
@@ -104,12 +104,14 @@ class Bench(Protocol):
 
 @runtime_checkable
 class TurnsBench(Bench, Protocol):
-    """One that can ask several servers in turns; wanted where a plan has more than one round."""
+    """A bench that can measure several servers in turns; required if a plan has more than one
+    round.
+    """
 
     def in_turns(
         self, asked: Mapping[ServerSpec, Any], case: Case
     ) -> Mapping[ServerSpec, dict[str, Any] | MeasureError]:
-        """One measurement of each server, in rounds of short turns; or why it could not be."""
+        """One measurement of each server, in rounds of short turns; or the reason why it failed."""
 
 
 @dataclass
@@ -123,11 +125,11 @@ class ServersRunner:
     products: Mapping[str, Product]
     bench: Bench
     needed_bytes: int = 0
-    """Room on disk that the servers of one repeat take together."""
+    """Disk space for all servers of one repeat."""
     retry: bool = False
-    """Whether what failed or is invalid is tried again."""
+    """Whether failed or invalid measurements are repeated."""
     limits: bool = False
-    """Whether the load's memory is a limit of loaded servers; some benches limit it themselves."""
+    """Whether the load's memory limits loaded servers; some benches set limits themselves."""
     _versions: dict[str, str] = field(default_factory=dict)
     _memory: Memory = field(default_factory=lambda: Memory(0))
 
@@ -184,7 +186,7 @@ class ServersRunner:
     # ---- measuring ----
 
     def _round(self, repeat: int) -> None:
-        """One repeat with whatever servers have something left in it."""
+        """One repeat, with the servers that have measurements left."""
         specs = {
             server: [CaseSpec(server, case, repeat) for case in self.plan.cases_of(server, repeat)]
             for server in self.plan.servers
@@ -235,15 +237,15 @@ class ServersRunner:
         return instance
 
     def _reason(self, error: Exception, started: Instance | None) -> str:
-        """Why something could not be done with a server, once it had started."""
+        """The reason why an operation on a started server failed."""
         if started is None:
             return str(error)
-        # A server that dies takes a moment to be gone.
+        # A server that dies takes a moment to end.
         time.sleep(_GRACE_S)
         return str(error) if started.running else f"the server died: {error}"
 
     def _settle(self, held: dict[ServerSpec, Instance]) -> None:
-        """Cleans up after the writes; a server that cannot is one of those that die."""
+        """Cleans up after the writes; a server that cannot counts as ended."""
         for server, instance in held.items():
             try:
                 instance.settle()
@@ -251,13 +253,14 @@ class ServersRunner:
                 self.progress.say(f"{server.name}: {type(error).__name__}: {error}")
 
     def _case(self, spec: CaseSpec, wanted: Sequence[CaseSpec], held: dict[ServerSpec, Instance]) -> None:
-        """Measures one test of one server, if it is wanted or others want what it writes."""
+        """Measures a test of a server, if it or a later test that needs its writes is wanted."""
         server, case, instance = spec.server, spec.case, held[spec.server]
         is_wanted = spec in wanted
         if not is_wanted and not (case.writes and _any_later(case, self.plan.cases, wanted)):
             return
         if not instance.running:
-            # Not measured and not failed: the same command comes to it with another server.
+            # This point was neither measured nor failed: the same command measures it with another
+            # server.
             self.progress.skip(int(is_wanted))
             return
         self._memory.begin(server)
@@ -299,7 +302,7 @@ class ServersRunner:
     def _keep(
         self, spec: CaseSpec, measured: dict[str, Any] | MeasureError, instance: Instance, is_wanted: bool
     ) -> None:
-        """Keeps what was measured, or why it could not be, if it is wanted."""
+        """Stores a measurement, or the reason why it failed, if it is wanted."""
         if isinstance(measured, MeasureError):
             reason = self._memory.reason(spec.server, self._reason(measured, instance))
             if is_wanted:
@@ -316,5 +319,5 @@ class ServersRunner:
 
 
 def _any_later(case: Case, cases: Sequence[Case], wanted: Sequence[CaseSpec]) -> bool:
-    """Whether anything that is wanted comes after a test, and so finds what it wrote."""
+    """Whether a wanted test comes after this one, and so needs its writes."""
     return any(cases.index(spec.case) > cases.index(case) for spec in wanted)

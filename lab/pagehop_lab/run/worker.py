@@ -32,7 +32,7 @@ _GRACE_S = 0.3
 
 
 class Worker:
-    """An engine, and what it is asked to do."""
+    """An engine, and the requests that it handles."""
 
     def __init__(self, kind: type[Engine]) -> None:
         self._kind = kind
@@ -42,7 +42,7 @@ class Worker:
         self._traced = False
 
     def ready(self) -> dict[str, Any]:
-        """Nothing: the process is there, and has loaded what it is made of."""
+        """Does nothing: the process runs, and its modules are loaded."""
         return {}
 
     def hello(self, url: str | None) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class Worker:
         library.build(self._dataset.base, metric, options, threads, seed)
         phases.begin(None)
         if len(phases.told) == 1:
-            # It tells of no phases: rows and index are one.
+            # The engine reports no phases: rows and index are one.
             phases.told[0]["phase"] = "index"
         took = {
             "build_s": time.perf_counter() - wall - (library.load_s or 0),
@@ -113,7 +113,7 @@ class Worker:
         }
 
     def _watch(self, first: str) -> storage.Phases:
-        """Watches what the engine does, phase by phase; it says when another begins."""
+        """Watches the engine phase by phase; the engine reports the beginning of each."""
         engine = self._engine
         assert engine is not None
 
@@ -129,7 +129,7 @@ class Worker:
         return phases
 
     def ceiling(self, options: dict[str, Any], ask: dict[str, Any]) -> dict[str, Any]:
-        """What the client reaches when the engine does nothing or next to nothing."""
+        """The rate of the client if the engine does almost nothing."""
         asked = Ask(**ask)
         if isinstance(self._engine, Served):
             from pagehop_lab.measure import served
@@ -173,7 +173,7 @@ class Worker:
         """Whether the engine's server has ended, so that nothing more can be measured."""
         if self._engine is None:
             return False
-        # What was being asked knows it a moment earlier.
+        # The caller noticed the end a moment earlier.
         time.sleep(_GRACE_S)
         return self._engine.has_died()
 
@@ -188,7 +188,7 @@ class Worker:
 
 def main(name: str) -> None:
     """Answers requests until there are no more."""
-    # If the run is killed, its engines end, too; Ctrl-C is for the run to deal with.
+    # If the run is killed, its engines end, too. The run handles Ctrl-C.
     run = os.getppid()
     end_with_parent(signal.SIGTERM)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -219,7 +219,7 @@ def main(name: str) -> None:
         if worker is not None:
             worker.close()
         if os.getppid() != run:
-            # No other process is left to remove it.
+            # No other process is left to remove the folder.
             shutil.rmtree(tempfile.gettempdir(), ignore_errors=True)
 
 

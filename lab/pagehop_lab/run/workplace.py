@@ -1,7 +1,7 @@
 """A folder for all temporary things of a run: engines' folders, servers' data.
 
-Its lock ends with the process of the run, however that ends. So the next run can tell what a killed
-run left behind: it ends the processes that still work there, and removes their files.
+Its lock ends with the process of the run, however that ends. So the next run finds the folders of
+killed runs: it ends the processes that still work there, and removes their files.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def workplace(say: Callable[[str], None]) -> Iterator[Path]:
 
 
 def clear(outer: Path, say: Callable[[str], None]) -> None:
-    """Removes what killed runs of this user left in `outer`, their processes first."""
+    """Removes the folders that killed runs of this user left in `outer`, after their processes."""
     for file in outer.glob(f"{_PREFIX}*/{_LOCK}"):
         folder = file.parent
         # A locked folder belongs to a run, and one that cannot be opened belongs to another user.
@@ -58,7 +58,7 @@ def clear(outer: Path, say: Callable[[str], None]) -> None:
             if folder.stat().st_uid != os.geteuid():
                 continue
             end(_processes_in(folder))
-            # Otherwise its files would be removed, but their space on the disk would never be free.
+            # Otherwise its files would be removed, but the disk space would never be free.
             unmount_within(folder)
             shutil.rmtree(folder, ignore_errors=True)
             say(f"removed {folder}, which a killed run left behind")
@@ -82,7 +82,7 @@ def end(processes: Sequence[int]) -> None:
 def _made(outer: Path) -> tuple[Path, BinaryIO]:
     """A folder with a lock that is held; it gets its name when it has both."""
     unfinished = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=outer))
-    # Servers run as another user, who makes files here as in any folder for temporary files.
+    # Servers run as another user, who creates files here, as in any folder for temporary files.
     unfinished.chmod(0o1777)
     lock = (unfinished / _LOCK).open("wb")
     fcntl.flock(lock, fcntl.LOCK_EX)

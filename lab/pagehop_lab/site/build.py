@@ -32,7 +32,7 @@ class Shown:
 
     @cached_property
     def figures(self) -> list[Figure]:
-        """Everything of it that may be compared."""
+        """All figures of the run that may be compared."""
         return figures_of(self.report.results)
 
 

@@ -1,4 +1,4 @@
-"""The figures of a run that may be compared, in it and with another run, whatever its suite is."""
+"""The figures of a run that may be compared, in one run or between two, for any suite."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from pagehop_lab.suites.server_results import ServerResults
 from pagehop_lab.suites.suite import AnyResults
 
 OURS = "pagehop"
-"""What names of engines and servers begin with that are Pagehop."""
+"""Prefix of the names of Pagehop's engines and servers."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """What one engine or server did of one thing, once in each repeat."""
+    """One figure of one engine or server, once in each repeat."""
 
     group: str
-    """What is comparable: the set, the load and the recall, or the test."""
+    """The key of comparable figures: the set, the load and the recall, or the test."""
     name: str
     """Of the engine or the server."""
     title: str
     kind: str
-    """`library` or `server`: only like is compared with like."""
+    """`library` or `server`: only figures of one kind are compared."""
     unit: str
     repeats: Mapping[Hashable, float]
     file: str
-    """The raw file that stands for all, relative to the run's folder."""
+    """The raw file of the figure, relative to the run's folder."""
     more_is_better: bool = True
     is_counted: bool = False
     """Whether it is a count, which is the same in every repeat, and not a time."""
@@ -46,7 +46,7 @@ class Figure:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is Pagehop's."""
+        """Whether it is a figure of Pagehop."""
         return self.name.startswith(OURS)
 
 

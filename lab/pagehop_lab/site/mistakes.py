@@ -32,9 +32,9 @@ class Mistake:
     name: str
     title: str
     what: str
-    """What went wrong, in a few sentences."""
+    """A description of the mistake, in a few sentences."""
     picks: Callable[[str], bool]
-    """Whether the script that made the table took a line of the raw results."""
+    """Whether the script that made the table used a line of the raw results."""
     index_s: Mapping[Options, float] = field(default_factory=dict)
     """Seconds to build each index, where they were published with the table."""
 
@@ -114,7 +114,7 @@ def _told(mistake: Mistake, setting: Setting | None) -> list[Cell]:
 
 
 def lost(mistake: Mistake) -> Table:
-    """What the coverage check says of the settings that the printed table was made of."""
+    """The result of the coverage check for the settings of the printed table."""
     grid = [Wanted(_name(one), one.engine, one.build + one.search) for one in mistake.points(as_printed=False)]
     found = coverage(grid, [_name(one) for one in mistake.points(as_printed=True)], {})
     rows = [

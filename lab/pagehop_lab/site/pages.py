@@ -25,14 +25,14 @@ _FILTERS = ("suite", "set", "engine", "machine")
 
 @dataclass(frozen=True)
 class Entry:
-    """A run as the index knows it."""
+    """A run in the index."""
 
     name: str
     report: Report
 
     @property
     def day(self) -> str:
-        """When it was measured, if its name says so."""
+        """The date of the run, if its name has one."""
         found = re.search(r"(20\d\d)(\d\d)(\d\d)", self.name)
         return "-".join(found.groups()) if found else ""
 
@@ -53,7 +53,9 @@ class Entry:
 
 
 def index(entries: Sequence[Entry], contests: Sequence[Contest], both: Sequence[tuple[str, str]]) -> str:
-    """The first page: what Pagehop loses, the runs with filters, and two of them to compare."""
+    """The first page: the contests that Pagehop loses, the runs with filters, and two runs to
+    compare.
+    """
     body = [
         "<h1>Runs of Pagehop's lab</h1>",
         f'<p class=lead>{len(entries)} runs. <a href="method.html">How it is measured</a>. '
@@ -73,7 +75,7 @@ def index(entries: Sequence[Entry], contests: Sequence[Contest], both: Sequence[
 
 
 def _summary(contests: Sequence[Contest]) -> str:
-    """What Pagehop loses, then what is not certain, then what it wins."""
+    """The contests that Pagehop loses, then uncertain ones, then those that it wins."""
     counts = {said: sum(one.said == said for one in contests) for said in _HEADINGS}
     lead = (
         f"Of {len(contests)} figures beside the best of the others of its kind, library or server, Pagehop loses "
@@ -132,7 +134,7 @@ def _runs(entries: Sequence[Entry]) -> str:
 
 
 def pair(names: tuple[str, str], reports: tuple[Report, Report], found: Sequence[tuple[Figure, Figure]]) -> str:
-    """Two runs: what else differs, and every figure that both have."""
+    """Two runs: their other differences, and every figure that both have."""
     one, other = (made.results for made in reports)
     told = differences(one, other) if isinstance(one, Results) and isinstance(other, Results) else []
     links = [f'<a href="../runs/{escape(name)}/report/index.html">{escape(name)}</a>' for name in names]
@@ -150,7 +152,7 @@ def pair(names: tuple[str, str], reports: tuple[Report, Report], found: Sequence
 
 
 def method() -> str:
-    """How figures are meant, and how each suite measures."""
+    """The meaning of figures, and how each suite measures."""
     suites = "\n".join(f"<h3>{escape(name)}</h3><p>{escape(suite.how)}</p>" for name, suite in SUITES.items())
     body = f'<p class=note><a href="index.html">All runs</a></p>\n{markdown.html(METHOD.read_text())}'
     return document("How it is measured", f"{body}\n<h2>Suites</h2>\n{suites}")

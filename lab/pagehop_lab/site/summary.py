@@ -1,4 +1,4 @@
-"""Where Pagehop stands in a run: its figures beside the best of the others, losses first."""
+"""The position of Pagehop in a run: its figures beside the best of the others, losses first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Contest:
     """None if only the others have a figure, such as at a recall that Pagehop does not reach."""
     other: Figure
     ratio: Interval
-    """How many times better Pagehop is; 0 where it has no figure."""
+    """How many times better Pagehop is; 0 if it has no figure."""
 
     @property
     def said(self) -> str:
@@ -68,7 +68,7 @@ def _best(figures: Sequence[Figure]) -> Figure:
 
 
 def table(found: Sequence[Contest], said: str, title: str) -> Table:
-    """The contests that ended one way, the clearest first."""
+    """The contests with one outcome, the clearest first."""
     chosen = [one for one in found if one.said == said]
     chosen.sort(key=lambda one: one.ratio.middle, reverse=said != LOST)
     rows = [

@@ -23,41 +23,41 @@ import numpy as np
 import numpy.typing as npt
 
 KINDS = ("points", "builds", "engines", "datasets", "ceilings", "picked", "foreign")
-"""Of raw files; `foreign` ones were measured elsewhere."""
+"""Kinds of raw files; `foreign` ones were measured elsewhere."""
 LOCK = ".lock"
-"""A file of whichever process works in the folder, with nothing in it."""
+"""An empty file, which the process that works in the folder locks."""
 _VERSION = 1
 _UNFINISHED = ".unfinished-"
 _WORDS_MAX = 90
-# What a machine may have other ones of before a run is at its end.
+# Facts of the machine that may change before a run ends.
 _COMPILERS = "compilers"
 
 
 class StoreError(Exception):
-    """The folder cannot be used, or does not take what is written."""
+    """The folder cannot be used, or refuses a record."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """A raw file that is there."""
+    """A raw file that exists."""
 
     kind: str
     file: str
-    """Relative to the run's folder."""
+    """Path relative to the run's folder."""
     attempt: int
     identity: Mapping[str, Any]
     raw: Mapping[str, Any]
-    """What was measured; of a failed record, nothing."""
+    """The measurement; empty in a failed record."""
     failed: str | None
     """Why there is no measurement."""
     commit: str | None = None
-    """Of the lab that wrote it, where that is known."""
+    """Commit of the lab that wrote the record, if it is known."""
     compilers: str | None = None
-    """Those of the machine by then, where they are other ones than in `machine.json`."""
+    """Compilers at that time, if they differ from those in `machine.json`."""
 
     @property
     def cell(self) -> str:
-        """Tells records apart as a plan does, which knows no versions."""
+        """A name that identifies records as a plan does, which does not know versions."""
         return cell(self.identity)
 
 
@@ -72,7 +72,7 @@ class RunFolder:
         self._compilers: str | None = None
         self._records: dict[tuple[str, str], Record] = {}
         self.damaged: list[str] = []
-        """Files that cannot be read; what they hold counts as not measured."""
+        """Files that cannot be read; they count as not measured."""
         if not path.is_dir():
             raise StoreError(f"{path} is no folder of a run")
         for kind in KINDS:
@@ -111,9 +111,9 @@ class RunFolder:
     @staticmethod
     @contextlib.contextmanager
     def adding(path: Path) -> Iterator[RunFolder]:
-        """The folder of a run that is there, for records that were measured elsewhere."""
+        """The existing folder of a run, for records that were measured elsewhere."""
         folder = RunFolder(path)
-        # Without a plan it is no folder of a run.
+        # A folder without a plan is not the folder of a run.
         assert folder.plan is not None
         with (path / LOCK).open("wb") as lock:
             try:
@@ -180,7 +180,7 @@ class RunFolder:
                 path = self.path / kind / f"{name}.json"
                 if not path.exists():
                     break
-                # A file that could not be read has the name already.
+                # A file that could not be read already has the name.
                 attempt += 1
                 content["attempt"] = attempt
             path.parent.mkdir(exist_ok=True)
@@ -253,7 +253,7 @@ def _publish_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
 
 
 def _same_machine(path: Path, machine: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What is known of the machine of a folder, which is this one."""
+    """The description of the machine of a folder, which must be this machine."""
     if not path.exists():
         with _full_disk(path.parent):
             _publish(path, json.dumps(machine, indent=1).encode() + b"\n")
@@ -287,7 +287,7 @@ def _plans(path: Path) -> list[Path]:
 
 @contextlib.contextmanager
 def _full_disk(path: Path) -> Iterator[None]:
-    """Says in whose folder writing failed; what was measured before is safe."""
+    """An error of a full disk names the folder; earlier measurements are safe."""
     try:
         yield
     except OSError as error:

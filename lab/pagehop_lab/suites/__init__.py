@@ -1,1 +1,1 @@
-"""What is asked of a run: for each suite the tables and the charts that answer it."""
+"""The suites: for each, its tests and the tables and charts of its results."""

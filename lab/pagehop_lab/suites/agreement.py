@@ -20,7 +20,7 @@ from pagehop_lab.suites.table import Cell, Table
 
 
 def differences(first: AnyResults, second: AnyResults) -> list[str]:
-    """Whatever else than the time differs between two runs, so that their figures may."""
+    """All differences between two runs, except the time, that may change their figures."""
     plans, versions, sets = zip(*map(_said, (first, second)), strict=True)
     return [
         f"{what} {name}: {one.get(name)} and {other.get(name)}"
@@ -94,7 +94,7 @@ def agreement_of_servers(first: ServerResults, second: ServerResults) -> Agreeme
         pair = [run.get(key) for run in (one, other)]
         ratio, said = _of_servers(*pair)
         counts[said] += 1
-        # What is counted without a clock has no spread that an interval could show.
+        # A count without a clock has no spread that an interval could show.
         ratios += [ratio] if ratio is not None and not one[key].of.is_counted else []
         rows.append([
             Cell(group, group), Cell(server), Cell(unit), *(_repeats(found) for found in pair),
@@ -109,7 +109,7 @@ def agreement_of_servers(first: ServerResults, second: ServerResults) -> Agreeme
 def _of_servers(first: Found | None, second: Found | None) -> tuple[Interval | None, Verdict]:
     if first is None or second is None:
         return None, "only one has it"
-    # What is counted without a clock needs no repeats: one tells.
+    # A count without a clock needs no repeats.
     ratio = (
         Interval.of([second.middle / first.middle], is_counted=True)
         if first.of.is_counted
@@ -157,6 +157,6 @@ def _figures(setting: Setting | None) -> list[Cell]:
 
 
 def _settings(pair: Pair) -> str:
-    """The setting of both, or each one's."""
+    """The setting of both, or that of each."""
     labels = [setting.label for setting in (pair.first, pair.second) if setting is not None]
     return " / ".join(dict.fromkeys(labels)) or "-"

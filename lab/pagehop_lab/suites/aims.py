@@ -1,4 +1,4 @@
-"""What a run was to reach, with verdicts; runs of several plans together are one table."""
+"""The aims of runs, with verdicts; several plans share one table."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ def _series(results: Results, aim: Aim, engine: str, dataset: str) -> Series | N
 
 
 def _of_builds(results: Results, name: str, engine: str, dataset: str) -> Series | None:
-    """A figure of each rebuild; of an engine that is built in several ways, of the least one."""
+    """A figure of each rebuild. If an engine is built in several ways, the one with the least
+    median counts.
+    """
     by_options: dict[object, dict[tuple[int, int], float]] = {}
     for build in results.builds:
         raw = build.raw
@@ -89,7 +91,7 @@ def _of_builds(results: Results, name: str, engine: str, dataset: str) -> Series
 def _is_asked(results: Results, aim: Aim, point: Point) -> bool:
     """Whether a point has the load of an aim.
 
-    Where the aim is silent, it means the first value of the plan.
+    An option that the aim leaves out has the first value of the plan.
     """
     load, wanted, asked = results.load, dict(aim.load), dict(point.asked)
     usual = {

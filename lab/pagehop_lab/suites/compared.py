@@ -1,4 +1,5 @@
-"""What servers may be compared by, in a run and between two: each suite says it of its tests.
+"""The figures by which servers may be compared, in one run or between two: each suite lists those
+of its tests.
 
 Only what a server decides is here. A rate that a schedule sets is the same for all and says
 nothing.
@@ -21,13 +22,13 @@ _MISSED_LEAST = 1e-5
 
 @dataclass(frozen=True)
 class Compared:
-    """A figure of a test, or of what was seen before the tests."""
+    """A figure of a test, or of the preparations before the tests."""
 
     unit: str
     of: Callable[[Raw], float | None]
-    """None, or nothing above 0, where the raw file has no such figure."""
+    """The value in a raw file; None, or a value that is not above 0, if it has none."""
     words: str = ""
-    """What it is, behind the name of the test; empty for what the test is about."""
+    """Words behind the name of the test; empty for the main figure."""
     more_is_better: bool = False
     is_counted: bool = False
     """Whether it is a count without a clock, which every repeat gives alike."""
@@ -59,7 +60,7 @@ CREATE_INDEX = Compared("s", raw("index_s"), "CREATE INDEX")
 LOADED = Compared("a second", raw("load_rows_per_s"), "rows loaded without an index", more_is_better=True)
 
 OF_A_TEST: Sequence[Compared] = (RATE, CPU)
-"""Of tests that ask as fast as they can."""
+"""Figures of tests that run at full speed."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Found:
     """A figure of one server, once in each repeat."""
 
     group: str
-    """The test, and what of it."""
+    """The test, and the words of the figure."""
     server: str
     of: Compared
     repeats: Mapping[Hashable, float]
@@ -76,7 +77,7 @@ class Found:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What the same figure of another run has, too."""
+        """The key that the same figure of another run has."""
         return (self.group, self.server, self.of.unit)
 
     @property

@@ -39,7 +39,7 @@ class EnginesSuite:
     sections: Callable[[Results], list[Section]]
     """Tables and charts of what was measured."""
     how: str = _HOW
-    """How it measures, for the page."""
+    """How the suite measures, for the page."""
 
     def read(self, text: str, name: str) -> Plan:
         """The plan of a text."""
@@ -54,7 +54,7 @@ class EnginesSuite:
         return f"{about}{points:,} points, {bound} {least:,.0f} minutes of searches; builds come on top"
 
     def absent(self, plan: Plan) -> Sequence[str]:
-        """Files of sets that are not there."""
+        """Files of sets that are missing."""
         paths = [path for one in plan.datasets for path in (one.path, one.queries_path) if path is not None]
         return [f"dataset: there is no file {path}" for path in paths if not Path(path).is_file()]
 

@@ -86,7 +86,7 @@ def _point_row(results: Results, point: Point) -> list[Cell]:
 
 
 def invalid(results: Results, points: Sequence[Point], dataset: str) -> Table:
-    """Measurements that say nothing, and why."""
+    """Invalid measurements, with the reasons."""
     rows = [
         [Cell(results.title(point.engine), point.engine), Cell(point.label), Cell(reason, reason, point.file, "", True)]
         for point in points
@@ -96,14 +96,14 @@ def invalid(results: Results, points: Sequence[Point], dataset: str) -> Table:
 
 
 def coverage(results: Results) -> Table:
-    """What a plan wanted and is not there."""
+    """Measurements of the plan that are missing."""
     return not_there(results.coverage, results.damaged, results.title, results.missing_datasets)
 
 
 def not_there(
     found: Coverage, damaged: Sequence[str], title: Callable[[str], str], missing_datasets: Mapping[str, str]
 ) -> Table:
-    """What failed, is missing or cannot be read.
+    """Failed, missing and unreadable measurements.
 
     `title` is the heading of an engine or a server.
     """
@@ -125,7 +125,7 @@ def not_there(
 
 
 def engines(results: Results) -> Table:
-    """Versions, sources of settings and what the client reaches alone."""
+    """Versions, sources of settings and the ceiling of the client."""
     rows = []
     for facts in results.engines:
         ceilings = [float(one["qps"]) for one in results.ceilings if one["engine"] == facts.name]

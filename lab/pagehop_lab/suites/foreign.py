@@ -41,7 +41,7 @@ def series(points: Sequence[Point], sessions: int, asked: Options, k: int) -> li
 
 
 def _load(asked: Options, k: int) -> dict[str, object]:
-    """What decides whether two loads are alike: batches of different sizes are."""
+    """The options that must be equal for two loads to be comparable; different batches are."""
     return {"k": k} | {name: value != 1 if name == "batch" else value for name, value in asked}
 
 

@@ -21,7 +21,7 @@ from pagehop_lab.suites.results import Build, EngineFacts, Results
 
 
 def gather(folder: RunFolder, plan: Plan, machine: str) -> Results:
-    """What was measured of a plan; other records in the folder are left alone."""
+    """The results of a plan; other records in the folder are ignored."""
     known = {name: engine.description for name, engine in CATALOG.items()}
     sets = {record.identity["name"]: record for record in folder.all("datasets")}
     facts = {spec.name: dict(sets[spec.name].raw) for spec in plan.datasets if _is_there(sets.get(spec.name))}
@@ -69,7 +69,7 @@ def gather(folder: RunFolder, plan: Plan, machine: str) -> Results:
 def _picked(
     folder: RunFolder, plan: Plan, facts: Mapping[str, Any], machine: str
 ) -> Callable[[IndexSpec], Picked | None]:
-    """Which settings of an index were picked to be measured; None where all are."""
+    """The settings of an index that were picked to be measured; None if all are."""
     records = latest(folder.all("picked"), current(folder, "engine"), "engine")
 
     def picked(index: IndexSpec) -> Picked | None:
@@ -110,7 +110,7 @@ def _options(spec: PointSpec) -> tuple[tuple[str, Any], ...]:
 
 
 def _scans(specs: Sequence[PointSpec], found: Mapping[str, Record]) -> dict[str, str | None]:
-    """Indexes that are not used, as all of their searches together betray."""
+    """Indexes that are not used, as all of their searches together show."""
     grouped: dict[str, list[dict[str, Any]]] = {}
     for spec in specs:
         grouped.setdefault(_key(spec.index), []).append({**found[spec.name].raw, "search": spec.search})

@@ -14,7 +14,7 @@ from pagehop_lab.suites.server_results import Measured, Published, ServerFacts, 
 
 
 def gather_servers(folder: RunFolder, plan: ServersPlan, machine: str) -> ServerResults:
-    """What was measured of a plan; other records in the folder are left alone."""
+    """The results of a plan; other records in the folder are ignored."""
     specs = list(everything(plan))
     versions = current(folder, "server")
     records = latest(folder.all("points"), versions, "server")
@@ -45,7 +45,7 @@ def _is_there(record: Record | None) -> bool:
 
 
 def _options(spec: CaseSpec) -> tuple[tuple[str, str | int], ...]:
-    """By what a reader would miss a measurement."""
+    """The options that identify a missing measurement."""
     return (("test", spec.case.name), ("repeat", spec.repeat + 1))
 
 

@@ -1,4 +1,4 @@
-"""What the page of a run says first, and last."""
+"""The first and the last lines of a run's page."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from pagehop_lab.suites.table import Section
 
 @dataclass(frozen=True)
 class Head:
-    """What a page says first, and last."""
+    """The first and the last lines of a page."""
 
     name: str
     subject: str
     """What is compared."""
     lead: str
     state: tuple[str, ...]
-    """What was measured, and what is missing or invalid."""
+    """Counts of measurements, and of missing or invalid ones."""
     is_sound: bool
-    """Whether all of it can be relied on."""
+    """Whether all figures are valid."""
     about: tuple[str, ...]
     """How it was measured."""
 
 
-# Notes that are counted, by how they begin.
+# Notes that are counted, by their first words.
 _COUNTED = {
     OTHERS: "while other work took a part of the machine",
     THROTTLED: "while heat slowed the processor",
@@ -62,9 +62,9 @@ def counted(number: int, what: str) -> str:
 
 
 def on_machine(machine: Mapping[str, Any]) -> str:
-    """What it was measured on, in one sentence."""
+    """The machine, in one sentence."""
     memory = f"{machine['memory_gib']:.0f} GiB"
-    # Folders from before say less.
+    # Older folders have fewer facts.
     virtual = {None: "", "none": "", "yes": "virtual"}.get(machine.get("virtualization"))
     more = [
         f"virtual ({machine['virtualization']})" if virtual is None else virtual,
@@ -84,13 +84,13 @@ def made_by(commits: Iterable[str | None]) -> str:
 
 @dataclass(frozen=True)
 class Ratios:
-    """What the tables of a run can say of its ratios."""
+    """Number and certainty of the ratios in a run's tables."""
 
     count: int
     uncertain: int
-    """Those with a `?`, whose repeats disagree by more than they differ from 1."""
+    """Ratios with a `?`, whose repeats disagree by more than they differ from 1."""
     once: int
-    """Those of one repeat, whose spread is not known."""
+    """Ratios of one repeat, whose spread is not known."""
 
     @staticmethod
     def of(sections: Iterable[Section]) -> Ratios:
@@ -103,7 +103,7 @@ class Ratios:
 
     @property
     def mostly_uncertain(self) -> bool:
-        """Whether the run leaves more open than it tells, so that its page may not be green."""
+        """Whether most ratios are uncertain, so that the page may not be green."""
         return 2 * (self.uncertain + self.once) > self.count
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pagehop_lab.store import Record, RunFolder
 
 LAB = "lab:"
-"""How a note on another commit of the lab begins."""
+"""Beginning of a note on another commit of the lab."""
 COMPILERS = "compilers:"
-"""How a note on other compilers begins."""
+"""Beginning of a note on other compilers."""
 
 
 def current(folder: RunFolder, subject: str) -> dict[str, str]:
@@ -40,7 +40,8 @@ def latest(records: Sequence[Record], versions: Mapping[str, str], subject: str)
 
 
 def notes(record: Record, versions: Mapping[str, str], subject: str, usual: str | None) -> tuple[str, ...]:
-    """What a record has that the rest of its folder has not: version, commit of the lab, compilers.
+    """Differences between a record and the rest of its folder: version, commit of the lab,
+    compilers.
 
     `usual` is the commit of most records.
     """
@@ -60,7 +61,7 @@ def _of_another_version(record: Record, versions: Mapping[str, str], subject: st
 
 
 def usual_commit(records: Iterable[Record]) -> str | None:
-    """The commit of the lab that made most of the records, where any is known."""
+    """The commit of the lab that made most of the records, if any is known."""
     known = Counter(record.commit for record in records if record.commit)
     return known.most_common(1)[0][0] if known else None
 

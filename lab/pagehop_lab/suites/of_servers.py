@@ -10,12 +10,12 @@ from pagehop_lab.suites.table import Cell, Table, brief
 
 
 def missing(results: ServerResults) -> Table:
-    """What a plan wanted and is not there."""
+    """Measurements of the plan that are missing."""
     return every_suite.not_there(results.coverage, results.damaged, str, {})
 
 
 def invalid(results: ServerResults) -> Table:
-    """Measurements that say nothing, and why."""
+    """Invalid measurements, with the reasons."""
     rows = [
         [Cell(one.server), Cell(one.case), Cell(reason, reason, one.file, "", True)]
         for one in results.measured
@@ -27,7 +27,7 @@ def invalid(results: ServerResults) -> Table:
 def servers(
     results: ServerResults, note: str = "", more: Mapping[str, Callable[[ServerFacts], Cell]] | None = None
 ) -> Table:
-    """Versions and settings, and between them what else a suite has of each server."""
+    """Versions and settings, and between them further facts of a suite about each server."""
     between = more or {}
     rows = []
     for facts in results.servers:
@@ -61,7 +61,7 @@ def points(
 
 
 def valid_repeats(results: ServerResults, found: Sequence[Measured]) -> Cell:
-    """How many repeats a figure is the middle of; fewer than were planned are marked."""
+    """Number of repeats of a figure; fewer than planned are marked."""
     planned = 1 if found and found[0].case in results.once else int(results.load["repeats"])
     return Cell(f"{len(found)} of {planned}", len(found), invalid=len(found) < planned)
 

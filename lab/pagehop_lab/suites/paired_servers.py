@@ -1,5 +1,4 @@
-"""A figure of one server over that of another, with how sure it is, as every suite of servers
-compares them.
+"""The ratio of a figure of two servers, with its confidence interval, for all suites of servers.
 
 Servers that were asked in turns are compared round by round, others repeat by repeat.
 """
@@ -14,7 +13,7 @@ from pagehop_lab.suites.server_results import Measured, ServerResults
 
 
 def over(results: ServerResults, server: str, base: str, case: str, name: str = "qps") -> Interval | None:
-    """The ratio of a figure of the raw files, by the valid repeats; None if one of the two has
+    """The ratio of a figure of the raw files, over the valid repeats; None if one of the two has
     none.
     """
     ones, others = results.of(server, case), results.of(base, case)
@@ -26,7 +25,7 @@ def over(results: ServerResults, server: str, base: str, case: str, name: str = 
 
 
 def _by_rounds(ones: Sequence[Measured], others: Sequence[Measured], name: str) -> list[float]:
-    """The ratio in each repeat in which both were asked in turns."""
+    """The ratio in each repeat in which both were measured in turns."""
     theirs = {one.raw["together"]: one for one in others if one.raw.get("together")}
     found = []
     for one in ones:

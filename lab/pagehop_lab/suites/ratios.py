@@ -1,4 +1,4 @@
-"""A ratio in a table: how sure it is decides how it is shown, in every suite alike."""
+"""A ratio in a table: its form depends on its certainty, in every suite."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOTE = (
 
 
 def is_valid(found: Interval) -> bool:
-    """Whether a ratio is certain, which one repeat cannot say."""
+    """Whether a ratio is certain; one repeat cannot show that."""
     return found.said not in ("cannot be told", "one repeat")
 
 

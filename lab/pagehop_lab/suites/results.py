@@ -1,4 +1,4 @@
-"""A run as suites see it: points by set, builds, what failed, what is missing."""
+"""A run in the form for suites: points by set, builds, failures and missing measurements."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class Build:
 
     @property
     def cpu_s(self) -> float | None:
-        """CPU seconds of the index: of a library's process, or of a server's processes then."""
+        """CPU seconds of the index: those of a library's process, or of a server's processes."""
         if self.raw.get("build_cpu_s") is not None:
             return float(self.raw["build_cpu_s"])
         phases = [phase for phase in self.raw.get("phases") or [] if phase["phase"] == "index"]
-        # A server that is not ours has phases without processes.
+        # A server that the lab did not start has phases without processes.
         return sum(phase["cpu_s"] for phase in phases) or None
 
 
 @dataclass(frozen=True)
 class EngineFacts:
-    """What is known of an engine in this run."""
+    """The facts about an engine in this run."""
 
     name: str
     title: str
@@ -65,7 +65,7 @@ class Results:
     engines: Sequence[EngineFacts]
     points: Sequence[Point]
     foreign: Sequence[Point]
-    """What other benchmarks measured elsewhere; compared with nothing."""
+    """Points of other benchmarks that were measured elsewhere; they are not compared."""
     builds: Sequence[Build]
     ceilings: Sequence[Mapping[str, Any]]
     coverage: Coverage
@@ -74,7 +74,7 @@ class Results:
     damaged: Sequence[str]
     """Files that cannot be read."""
     made_by: str
-    """Which commits of the lab measured it, where that is known."""
+    """The commits of the lab that measured the run, if they are known."""
     again: int
     """Measurements that were made more than once; the last one counts."""
 
@@ -86,7 +86,7 @@ class Results:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing that can be measured here failed or is missing, and anything is valid."""
+        """Whether nothing that can be measured here failed or is missing, and some is valid."""
         absent = all(reason.startswith("not installed") for reason in self.coverage.failed.values())
         whole = self.coverage.complete and absent and not self.missing_datasets and not self.damaged
         return whole and any(point.valid for point in self.points)
@@ -103,7 +103,7 @@ class Results:
         return {name: getattr(self, name) for name in names}
 
     def title(self, engine: str) -> str:
-        """What an engine is called in reports."""
+        """The name of an engine in reports."""
         return next((facts.title for facts in self.engines if facts.name == engine), engine)
 
     def of(self, dataset: str) -> list[Point]:

@@ -1,4 +1,4 @@
-"""What a run of servers was to reach, with verdicts."""
+"""The aims of a run of servers, with verdicts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _row(results: ServerResults, aim: ServerAim, figure: Figure, is_difference: 
 
 
 def _figures(ones: Sequence[Measured], others: Sequence[Measured], aim: ServerAim) -> list[float]:
-    """Of each repeat, the figure or its ratio."""
+    """For each repeat, the figure or its ratio."""
     if not aim.is_ratio:
         return [one.raw[aim.figure] for one in ones]
     theirs = {other.repeat: other.raw[aim.figure] for other in others}

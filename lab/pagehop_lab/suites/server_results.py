@@ -1,4 +1,4 @@
-"""A run of servers as suites see it."""
+"""A run of servers in the form for suites."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Measured:
 
     @property
     def verdict(self) -> str:
-        """What is wrong with the figure, or what is to be known of it."""
+        """The reasons why the figure is invalid, or the notes on it."""
         return "; ".join(self.wrong or self.noted) or "valid"
 
 
 @dataclass(frozen=True)
 class ServerFacts:
-    """What is known of a server in this run."""
+    """The facts about a server in this run."""
 
     name: str
     version: str | None
@@ -44,20 +44,20 @@ class ServerFacts:
     failed: str | None
     """Why it does not run here."""
     loads: Sequence[Mapping[str, Any]]
-    """What was seen before the tests, in each repeat."""
+    """Measurements of the preparations before the tests, in each repeat."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """What another study measured of a version, by test."""
+    """Figures of another study for a version, by test."""
 
     product: str
     version: str
     source: str
-    """The name of the file that it is from."""
+    """The name of the file with the figures."""
     qps: Mapping[str, float]
     file: str
-    """The raw file of ours that has it."""
+    """The lab's raw file with the figures."""
 
 
 @dataclass(frozen=True)
@@ -77,18 +77,18 @@ class ServerResults:
     coverage: Coverage
     damaged: Sequence[str]
     made_by: str
-    """Which commits of the lab measured it, where that is known."""
+    """The commits of the lab that measured the run, if they are known."""
     again: int
     """Measurements that were made more than once; the last one counts."""
     aims: Sequence[ServerAim] = ()
     once: Sequence[str] = ()
     """Cases that were measured in the first repeat only."""
     published: Sequence[Published] = ()
-    """What was imported to be shown beside it."""
+    """Published figures that were imported, to be shown beside the run's."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing failed or is missing, and anything is valid."""
+        """Whether nothing failed or is missing, and something is valid."""
         whole = self.coverage.complete and not self.coverage.failed and not self.damaged
         return whole and any(one.valid for one in self.measured)
 
@@ -109,6 +109,6 @@ class ServerResults:
 
     @property
     def names(self) -> list[str]:
-        """Servers of which anything was measured, in the order of the plan."""
+        """Servers with any measurement, in the order of the plan."""
         seen = {one.server for one in self.measured}
         return [facts.name for facts in self.servers if facts.name in seen]

@@ -31,7 +31,7 @@ from pagehop_lab.suites.table import Section
 from pagehop_lab.suites.table import Table as Shown
 
 BY_URL = "by-url"
-"""What a server that runs already is called instead of a version."""
+"""Stands for the version of a server that runs already."""
 # A new server with its first log, and what a core writes into its log.
 _EMPTY_BYTES = 100 << 20
 _LOG_BYTES_PER_S = 50 << 20
@@ -43,7 +43,7 @@ class ServersSuite(ABC):
 
     name: ClassVar[str]
     how: ClassVar[str]
-    """How it measures, for the page."""
+    """How the suite measures, for the page."""
     products: ClassVar[tuple[str, ...]]
     takes_url: ClassVar[bool] = True
     """Whether a server may run already."""
@@ -53,17 +53,17 @@ class ServersSuite(ABC):
     """Whether the memory of loaded servers may be limited."""
     statements: ClassVar[int | None] = None
     usual: ClassVar[ServersLoad]
-    """The load where a plan does not say."""
+    """The default load."""
     compared_loads: ClassVar[Sequence[Compared]] = (DATA,)
-    """Figures of what was seen before the tests, by which servers may be compared."""
+    """Figures of the preparations before the tests, by which servers may be compared."""
     figures: ClassVar[Mapping[str, Figure]] = {}
-    """What aims may be about; a suite without them has no aims."""
+    """Figures that aims may name; a suite without them has no aims."""
 
     # ---- the schema of plans ----
 
     @abstractmethod
     def cases(self, load: ServersLoad) -> Sequence[Case]:
-        """What is measured of each server, in that order."""
+        """The cases of each server, in their order."""
 
     def load(self, table: Table) -> ServersLoad:
         """The `[load]` of a plan."""
@@ -112,7 +112,7 @@ class ServersSuite(ABC):
         return OF_A_TEST
 
     def of_the_run(self, results: ServerResults) -> list[Shown]:
-        """What is missing, and what was measured."""
+        """Missing measurements, and all measurements."""
         return [of_servers.missing(results), of_servers.servers(results)]
 
     # ---- the suite ----
@@ -222,7 +222,7 @@ version = [{listed}]
         return common
 
     def room(self, plan: ServersPlan, row_bytes: int, written_s: float) -> int:
-        """Disk space for rows with indexes, and for the log of writes over some seconds."""
+        """Disk space for rows with indexes, and for the log of some seconds of writes."""
         ours = [server for server in plan.servers if server.url is None]
         each = _EMPTY_BYTES + plan.load.rows * row_bytes + int(written_s * _LOG_BYTES_PER_S)
         innodb = sum(server.product in ("mariadb", "mysql") for server in ours)
@@ -260,7 +260,7 @@ version = [{listed}]
     def _aims(
         self, table: Table, servers: Sequence[ServerSpec], cases: Sequence[Case]
     ) -> tuple[tuple[ServerAim, ...], tuple[str, ...]]:
-        """What is to be reached, and which cases are measured once."""
+        """The aims, and the cases that are measured once."""
         if not self.figures:
             return (), ()
         known = [case.name for case in cases]

@@ -47,11 +47,11 @@ class InnoDb:
 
 @dataclass(frozen=True)
 class OrRunning:
-    """A product of which a server may run already."""
+    """A product of which a running server may be given."""
 
     ours: Product
     table: str
-    """What is made in a database of it, and dropped."""
+    """Name of the table that is created in its database, and dropped."""
     of_url: Callable[[str, str], Any] = running.of_url
 
     def version(self, server: ServerSpec) -> str:

@@ -32,13 +32,13 @@ class Report:
     about: Mapping[str, Any]
     sections: Sequence[Section]
     of_the_run: Sequence[Table]
-    """What is missing, and what was measured."""
+    """Missing measurements, and all measurements."""
     results: AnyResults
 
 
 @dataclass(frozen=True)
 class Run(Generic[P]):
-    """A run that is to be made."""
+    """A run that is to be carried out."""
 
     plan: P
     folder: RunFolder
@@ -46,7 +46,7 @@ class Run(Generic[P]):
     machine: str
     """The kind of this machine."""
     retry: bool = False
-    """Whether what failed is tried again; of servers also what is invalid."""
+    """Whether failed measurements are repeated; for servers, invalid ones, too."""
     engines: Sequence[Path] = ()
     """Folders of Python files with more engines."""
 
@@ -59,7 +59,7 @@ class Suite(Protocol[P]):
 
     @property
     def how(self) -> str:
-        """How it measures, for pages."""
+        """How the suite measures, for pages."""
 
     def read(self, text: str, name: str) -> P:
         """Reads the text of a plan.
@@ -68,13 +68,13 @@ class Suite(Protocol[P]):
         """
 
     def amount(self, plan: P) -> str:
-        """How much a plan is, in a sentence."""
+        """The size of a plan, in a sentence."""
 
     def absent(self, plan: P) -> Sequence[str]:
-        """What a plan names that is not available here, without fetching anything."""
+        """Names in a plan that are not available here, found without fetching anything."""
 
     def run(self, run: Run[P]) -> None:
         """Measures everything that is not in the folder yet. RunError if it cannot begin."""
 
     def report(self, folder: RunFolder) -> Report:
-        """What a run says, from its raw files. StoreError if they cannot be read."""
+        """The report of a run, from its raw files. StoreError if they cannot be read."""

@@ -11,7 +11,7 @@ Value = str | float | int | None
 
 @dataclass(frozen=True)
 class Cell:
-    """One figure: as people read it, as programs read it, and where it comes from."""
+    """One figure: its text for readers, its value for programs, and its raw file."""
 
     text: str
     value: Value = None
@@ -21,32 +21,32 @@ class Cell:
     """What else is known of it."""
     invalid: bool = False
     tone: str = ""
-    """`worse` or `better` than what it is compared with, where that is beyond a limit."""
+    """`worse` or `better` than the base, if the difference is beyond a limit."""
     said: str = ""
-    """Of a ratio, what may be said of it; see `analysis/intervals.py`."""
+    """The certainty of a ratio; see `analysis/intervals.py`."""
     is_apart: bool = False
-    """Whether a ratio is surely not 1; only then it is shaded."""
+    """Whether the interval of a ratio leaves out 1; only then is the cell shaded."""
 
     @staticmethod
     def of(value: Value, form: str = "", **more: str | bool) -> Cell:
-        """A cell for a value, shown by a format such as `,.0f`; nothing is shown as a dash."""
+        """A cell for a value, in a format such as `,.0f`; None is shown as a dash."""
         if value is None:
             return Cell("-")
         return Cell(format(value, form), value, **more)  # type: ignore[arg-type]
 
 
 def brief(text: str, most: int = 300) -> str:
-    """A long text in one line: its beginning, and its end, where the reason usually is."""
+    """A long text in one line: its beginning, and its end, which usually has the reason."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most // 3]} ... {line[-2 * most // 3 :]}"
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table, with what a reader must know of it."""
+    """A table, with notes for its readers."""
 
     name: str
-    """For files, unique in a report."""
+    """Name for files, unique in a report."""
     title: str
     columns: tuple[str, ...]
     rows: Sequence[Sequence[Cell]]
@@ -59,7 +59,7 @@ class Table:
 
     @property
     def numeric(self) -> list[bool]:
-        """Of each column, whether there are figures in it."""
+        """For each column, whether it has figures."""
         return [
             any(isinstance(row[at].value, int | float) for row in self.rows if at < len(row))
             for at in range(len(self.columns))
@@ -82,7 +82,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Series:
-    """The points of one engine, and those of them that a line goes through."""
+    """The points of one engine, and the points that a line goes through."""
 
     name: str
     marks: Sequence[Mark]
@@ -112,12 +112,12 @@ class Chart:
     y_title: str
     series: Sequence[Series]
     x_nears_one: bool
-    """Whether the axis has shares, such as recall, where what is near 1 needs the most room."""
+    """Whether the axis has shares, such as recall, of which those near 1 need the most room."""
     note: str = ""
 
 
 def with_marks(charts: Iterable[Chart]) -> list[Chart]:
-    """The charts that have anything to draw."""
+    """The charts that have marks."""
     return [chart for chart in charts if any(mark.y > 0 for series in chart.series for mark in series.marks)]
 
 

@@ -1,4 +1,4 @@
-//! Adds the rows that wait for an index, beside other sessions that do so, too.
+//! Adds the rows that wait for an index, while other sessions add theirs.
 
 use std::ops::ControlFlow;
 
@@ -12,8 +12,9 @@ use crate::pages::{open_indexes, writer};
 use crate::rows::memory;
 use crate::{calibrate, errors};
 
-/// Most rows that share a turn at the index's lock, which a vacuum waits for. Each is written
-/// within a millisecond. More rows that were prepared would not be in the CPU's caches any more.
+/// Most rows that share a turn at the index's lock, which a vacuum waits for. Writing a row takes
+/// less than a millisecond. With more rows, the first prepared ones would have left the CPU's
+/// caches.
 const ROWS_PER_TURN: usize = 8;
 
 /// A row to be inserted.
@@ -65,7 +66,7 @@ pub(super) fn flush_all() {
         unsafe {
             let index = pg_sys::try_index_open(oid, pg_sys::RowExclusiveLock as i32);
             if index.is_null() {
-                // It was dropped after its statement.
+                // The index was dropped after its statement.
                 waiting::forget_index(oid);
                 continue;
             }
@@ -91,7 +92,7 @@ pub(super) unsafe fn insert_now(
     unsafe { insert(index, &[row_id], vector, values, unchanged) }
 }
 
-/// Adds rows, by one training if with them the index is large enough to be trained again.
+/// Adds rows. One training adds them all if they make the index large enough to be trained again.
 ///
 /// # Safety
 ///
@@ -99,7 +100,7 @@ pub(super) unsafe fn insert_now(
 unsafe fn add(index: pg_sys::Relation, row_ids: &[u64], vectors: &[f32], values: &[Value]) -> Result<(), Error> {
     // SAFETY: the caller keeps the index open.
     if row_ids.len() > 1 && unsafe { open_indexes::open(index)? }.is_young()? {
-        // A copy of the rows, and the build.
+        // Memory for a copy of the rows, and for the build.
         let (rows, dim) = (row_ids.len(), vectors.len() / row_ids.len());
         memory::reserve(size_of_val(vectors) + build_memory_bytes(rows, dim, 1) as usize);
         // SAFETY: the caller keeps the index open and is not its writer.
@@ -119,8 +120,8 @@ unsafe fn add(index: pg_sys::Relation, row_ids: &[u64], vectors: &[f32], values:
 }
 
 /// Inserts rows, at least one, one after the other. While a vacuum has the index's lock, the next
-/// rows are prepared. Others are not before their turn: its walks share buffers, and what they
-/// found need not be looked at again.
+/// rows are prepared. Otherwise a row is prepared in its turn: its walks share buffers, and visited
+/// nodes need not be read again.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! When the rows that wait are added before their statement ends, and when they are forgotten.
+//! Hooks that add the rows that wait before their statement ends, or forget them.
 
 use std::ffi::c_void;
 
@@ -22,8 +22,9 @@ pub(crate) fn register() {
     }
 }
 
-/// `ExecutorStart_hook`. A statement within another, as of a trigger or a function, sees the rows
-/// that the other has inserted so far; a worker process may read them for it. So they are added.
+/// `ExecutorStart_hook`. A nested statement, for example of a trigger or a function, sees the rows
+/// that the outer one has inserted so far, and a worker process may read them. So these rows are
+/// added.
 #[pg_guard]
 unsafe extern "C-unwind" fn start(query: *mut pg_sys::QueryDesc, flags: i32) {
     flush::flush_all();

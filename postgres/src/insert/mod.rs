@@ -40,8 +40,8 @@ const HEAP_TABLE_AM_OID: u32 = 2;
 /// Most rows that wait for an index whose model is not trained again.
 const ROWS_MAX: usize = 64;
 
-/// `aminsert`. `unchanged` says that the row is a new version with the same vector: the node of the
-/// old version takes it in, at once.
+/// `aminsert`. `unchanged` says that the row is a new version with the same vector: its row id is
+/// added to the node of the old version at once.
 #[pg_guard]
 #[allow(clippy::too_many_arguments, reason = "PostgreSQL's signature")]
 pub(crate) unsafe extern "C-unwind" fn aminsert(
@@ -114,12 +114,12 @@ unsafe fn wait(index: pg_sys::Relation, kind: Kind, row_id: u64, components: &[f
         // SAFETY: the caller keeps the index open and is not its writer.
         unsafe { flush::flush(index) };
     } else if waiting::bytes() > memory::limit_bytes() {
-        // Those of other indexes, as of many partitions.
+        // The rows of other indexes, for example of many partitions.
         flush::flush_all();
     }
 }
 
-/// Whether the row at `tid` is one of this transaction's own, and stays so while it goes on.
+/// Whether the row at `tid` belongs to this transaction, and stays so until it ends.
 ///
 /// # Safety
 ///
@@ -138,7 +138,8 @@ unsafe fn may_wait(heap: pg_sys::Relation, tid: pg_sys::ItemPointerData) -> bool
             return false;
         }
         let header = &*tuple.t_data;
-        // While ON CONFLICT may take the row back, this stands in the place of its next version.
+        // While ON CONFLICT may take the row back, this number stands in the place of its next
+        // version.
         let may_be_taken_back = u32::from(header.t_ctid.ip_posid) == pg_sys::SpecTokenOffsetNumber;
         let inserter = header.t_choice.t_heap.t_xmin;
         pg_sys::ReleaseBuffer(buffer);

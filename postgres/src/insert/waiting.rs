@@ -1,6 +1,6 @@
-//! The rows of statements that run: they are in their tables, and wait to be added to an index.
+//! The rows of running statements that are in their tables and wait to be added to an index.
 //!
-//! They are kept by index and subtransaction: if that fails, its rows are forgotten.
+//! They are kept by index and subtransaction: if a subtransaction fails, its rows are forgotten.
 
 use std::cell::RefCell;
 
@@ -19,17 +19,18 @@ pub(super) struct Rows {
     /// Most rows that wait.
     room: usize,
     pub(super) row_ids: Vec<u64>,
-    /// Their vectors, one after the other.
+    /// The vectors of the rows, one after the other.
     pub(super) vectors: Vec<f32>,
-    /// The values of their filter columns, one row after the other.
+    /// The values of the rows' filter columns, one row after the other.
     pub(super) values: Vec<Value>,
-    /// The number of tags in them.
+    /// The number of tags in `values`.
     tags: usize,
-    /// Whether they are being added. If they still are when the next ones come, an error ended it.
+    /// Whether the rows are being added. If this is still so when the next row comes, an error
+    /// ended the addition.
     are_taken: bool,
 }
 
-/// What [`take`] finds.
+/// The result of [`take`].
 pub(super) enum Taken {
     Nothing,
     Rows {
@@ -38,7 +39,7 @@ pub(super) enum Taken {
         vectors: Vec<f32>,
         values: Vec<Value>,
     },
-    /// Rows of which some were added when an error came, which the statement survived.
+    /// Some of the rows were added when an error came, which the statement survived.
     Lost,
 }
 
@@ -46,7 +47,8 @@ thread_local! {
     static WAITING: RefCell<Vec<Rows>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Adds a row to those that wait for `index`. If it is the first, `room` says how many may.
+/// Adds a row to those that wait for `index`. If it is the first, `room` is the largest number of
+/// rows that may wait.
 pub(super) fn add(
     index: pg_sys::Oid,
     subtransaction: pg_sys::SubTransactionId,
@@ -56,7 +58,7 @@ pub(super) fn add(
     values: &[Value],
 ) {
     let is_known = WAITING.with_borrow(|waiting| waiting.iter().any(|rows| rows.is_of(index, subtransaction)));
-    // It may raise an error, and then nothing may be borrowed.
+    // This may raise an error, and then nothing may be borrowed.
     let new = (!is_known).then(|| Rows {
         index,
         subtransaction,
@@ -93,7 +95,7 @@ fn tags(value: &Value) -> usize {
     if let Value::Tags(tags) = value { tags.len() } else { 0 }
 }
 
-/// Whether as many rows wait as may.
+/// Whether the largest number of rows waits.
 pub(super) fn are_enough(index: pg_sys::Oid, subtransaction: pg_sys::SubTransactionId) -> bool {
     WAITING.with_borrow(|waiting| {
         let rows = waiting.iter().find(|rows| rows.is_of(index, subtransaction));

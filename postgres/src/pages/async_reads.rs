@@ -1,9 +1,9 @@
 //! Asynchronous reads of PostgreSQL 18: several blocks are read while the engine scores the pages
-//! that are there. `io_method` says who carries the reads out.
+//! in memory. `io_method` decides which process reads.
 //!
-//! The buffer of a read stays pinned until it is taken. Who begins reads must
-//! [`settle`](AsyncReads::settle) them before the transaction may end. After an error nothing is to
-//! be done: the end of the transaction gives the pins back.
+//! The buffer of a read stays pinned until it is taken. The caller that begins reads must
+//! [`settle`](AsyncReads::settle) them before the transaction ends. After an error this is not
+//! necessary: the end of the transaction gives the pins back.
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -129,7 +129,7 @@ unsafe fn complete(read: Box<Read>) -> pg_sys::Buffer {
     ManuallyDrop::into_inner(read).buffer
 }
 
-/// Whether one more read may begin. Pages that needed no reading make room.
+/// Whether one more read may begin. Gives up reads of pages that were in memory, if that is needed.
 ///
 /// # Safety
 ///

@@ -12,8 +12,8 @@ pub(crate) struct CopiedPages {
 }
 
 impl CopiedPages {
-    /// Copies `pages`, which do not change during that time. `None` if it takes more than
-    /// `memory` bytes, or more than the system gives.
+    /// Copies `pages`, which do not change during that time. `None` if it takes more than `memory`
+    /// bytes, or more memory than the system gives.
     ///
     /// # Errors
     ///

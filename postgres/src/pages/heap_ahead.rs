@@ -6,13 +6,13 @@
 //! whether the others are worth reading early ([`Waits`]).
 //!
 //! A read that was begun keeps its page pinned, which VACUUM and the replay of a standby wait for.
-//! So where the statement may rest between two rows, as a cursor does, the system is only advised
-//! to read.
+//! So if the statement may pause between two rows, as a cursor does, the system is only advised to
+//! read.
 //!
 //! The page of the row that is returned is pinned here if its buffer is remembered, and left where
 //! the executor's scan of the table looks first (`xs_cbuf`): that saves a lookup in the buffer
-//! pool's hash table. From PostgreSQL 19 on that scan does not look at the buffer's tag, but
-//! believes that the buffer is of the block it noted: nothing is handed over there.
+//! pool's hash table. From PostgreSQL 19 on that scan does not compare the buffer's tag with its
+//! block, so there no buffer is handed over.
 
 use pgrx::pg_sys;
 
@@ -22,13 +22,12 @@ use super::prefetch::{Begun, Prefetch};
 use super::recent_buffers::{self, RecentBuffers, Then};
 use super::waits::Waits;
 
-/// Bytes of a row that are fetched into the CPU's caches; the CPU sees by itself that the rest
-/// follows.
+/// Bytes of a row that are fetched into the CPU's caches; the CPU itself prefetches the rest.
 const ROW_BYTES: usize = 512;
 /// The table access method whose scans are known here: `heap`, as in `pg_am.dat`.
 const HEAP_TABLE_AM_OID: u32 = 2;
 
-/// Whether the executor's scan of the table finds out by itself which block the buffer is of.
+/// Whether the executor's scan of the table checks itself which block the buffer has.
 const IS_BUFFER_CHECKED: bool = pg_sys::PG_VERSION_NUM < 190_000;
 
 /// Reads ahead for one search.

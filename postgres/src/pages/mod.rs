@@ -69,7 +69,7 @@ pub(crate) struct RelationPages {
 unsafe impl Sync for RelationPages {}
 
 impl RelationPages {
-    /// Bytes of what is remembered of them.
+    /// Bytes of memory that these remembered buffers take.
     pub(super) fn memory_bytes(&self) -> usize {
         self.recent.memory_bytes()
     }
@@ -112,7 +112,7 @@ impl RelationPages {
     }
 
     /// Pins the buffer of a block and locks it in `mode`. An error unwinds from here with nothing
-    /// of ours held. A block whose read `is_begun` says nothing about how long reads take.
+    /// of ours held. A read that `is_begun` is not timed.
     ///
     /// # Safety
     ///
@@ -185,7 +185,7 @@ pub(crate) struct BufferReader<'p> {
     waiting_count: Cell<usize>,
 }
 
-/// How pages that are in no buffer are read ahead.
+/// How pages that are in no buffer are prefetched.
 enum Ahead {
     #[cfg(feature = "pg18")]
     Async(AsyncReads),
@@ -207,7 +207,7 @@ impl Reader for BufferReader<'_> {
         if buffer > 0 && (is_warm || recent_buffers::seems_to_hold(buffer, locator, page.0)) {
             recent_buffers::fetch(buffer, bytes);
         } else if !self.pages.waits.reads_ahead() {
-            // It is read when it is needed.
+            // The block is read when it is needed.
         } else if self.is_locked.get() {
             self.read_ahead_later(page.0);
         } else {

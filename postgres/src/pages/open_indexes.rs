@@ -1,10 +1,9 @@
-//! Indexes that this session has open, and what it remembers of them.
+//! Indexes that this session has open, with their models.
 //!
 //! The model of an index is some thirty pages and takes milliseconds to read, which a scan should
-//! not do each time. Indexes are told apart by their files: REINDEX, TRUNCATE and the like give an
-//! index a new one. The relation cache, which drops what it knows of an index whenever VACUUM
-//! brings new statistics, is not used. Lesser changes are the engine's to notice, from the meta
-//! page.
+//! not do each time. An index is identified by its file: REINDEX, TRUNCATE and similar statements
+//! give it a new one. The relation cache, which drops what it knows of an index whenever VACUUM
+//! brings new statistics, is not used. The engine detects other changes, from the meta page.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
@@ -17,8 +16,8 @@ use super::RelationPages;
 use super::recent_buffers::RecentBuffers;
 use super::waits::Waits;
 
-/// Bytes that a session keeps of open indexes: of fifty with a model of 256 centroids of 1,536
-/// dimensions, or of two with ten million rows. The index used last is always kept.
+/// Bytes that a session keeps of open indexes: enough for fifty with a model of 256 centroids of
+/// 1,536 dimensions, or for two with ten million rows. The index used last is always kept.
 const BYTES_MAX: usize = 64 << 20;
 
 /// Change of [`NodesPerRow`] per scan: up if the scan took more nodes than that, down if not.
@@ -26,7 +25,7 @@ const STEP: f32 = 0.02;
 /// Most nodes per row that are learned.
 const NODES_PER_ROW_MAX: f32 = 3.0;
 
-/// An open index and what scans learned of it.
+/// An open index, with statistics of its scans.
 pub(crate) struct Opened {
     index: Index<RelationPages>,
     /// Buffers of the table's blocks.
@@ -37,13 +36,13 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Bytes of memory that it takes, about.
+    /// Approximate bytes of memory of the index.
     fn bytes(&self) -> usize {
         self.index.memory_bytes() + self.index.pages().memory_bytes() + self.table_buffers.memory_bytes()
     }
 }
 
-/// An open index, shared by all that uses it.
+/// An open index, shared by all its users.
 pub(crate) type OpenIndex = Rc<Opened>;
 
 impl Deref for Opened {
@@ -81,7 +80,7 @@ impl NodesPerRow {
 type File = [u32; 4];
 
 thread_local! {
-    /// The last used first.
+    /// Open indexes, the last used first.
     static OPEN: RefCell<Vec<(File, OpenIndex)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -128,8 +127,8 @@ fn find(file: File) -> Option<OpenIndex> {
     })
 }
 
-/// Forgets what is known of an index that is about to be built again: in the transaction that made
-/// it, it may be in the same file.
+/// Forgets an index that is about to be built again: in the transaction that made it, it may keep
+/// the same file.
 ///
 /// # Safety
 ///

@@ -18,13 +18,13 @@ pub(super) enum Begun {
     Advised,
     /// The block is in this buffer.
     Present(pg_sys::Buffer),
-    /// Nothing was begun: it was before, or there is no room.
+    /// No read was begun: it was begun before, or there is no room.
     Not,
 }
 
 /// Prefetches blocks of one relation.
 pub(super) struct Prefetch {
-    /// The newest first.
+    /// Prefetched blocks, the newest first.
     blocks: Cell<[u32; BLOCKS_MAX]>,
 }
 
@@ -35,8 +35,8 @@ impl Default for Prefetch {
 }
 
 impl Prefetch {
-    /// Starts the operating system's read of a block that is in no buffer, unless that was done
-    /// lately.
+    /// Starts the operating system's read of a block that is in no buffer, unless it was prefetched
+    /// recently.
     ///
     /// # Safety
     ///
@@ -60,7 +60,7 @@ impl Prefetch {
         Begun::Advised
     }
 
-    /// Whether `block` was begun lately.
+    /// Whether `block` was prefetched recently.
     pub(super) fn has_begun(&self, block: u32) -> bool {
         self.blocks.get().contains(&block)
     }

@@ -4,7 +4,7 @@
 //! Looking up a block in the buffer pool costs PostgreSQL an access to a hash table that is larger
 //! than the CPU's caches. A backend that remembers the buffer of a block pins that buffer, checking
 //! its tag (`ReadRecentBuffer`), and can fetch a page into the CPU's caches long before it pins it.
-//! What is remembered may be out of date: it is a hint.
+//! A remembered buffer may be out of date: it is a hint.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
@@ -13,10 +13,10 @@ use std::ops::Range;
 use pagehop_engine::HOST_HEADER_BYTES;
 use pgrx::pg_sys;
 
-/// Most blocks remembered, 4 bytes each; beyond, blocks share a place.
+/// Most blocks remembered, 4 bytes each; beyond that number, blocks share a place.
 const PLACES_MAX: usize = 1 << 20;
-/// One in this many pins goes through the buffer pool: only that counts as use of the buffer when
-/// buffers are evicted.
+/// One in this many pins goes through the buffer pool: only such pins count as use of the buffer
+/// when buffers are evicted.
 const PINS_PER_LOOKUP: u32 = 16;
 
 /// Buffers by block; 0 for none.
@@ -49,7 +49,7 @@ impl RecentBuffers {
         self.buffers.borrow().capacity() * size_of::<pg_sys::Buffer>()
     }
 
-    /// Pins the buffer that `block` was in, if it still is, and does what is to be done `then`.
+    /// Pins the buffer that `block` was in, if it still is, and then does `then`.
     ///
     /// # Safety
     ///
@@ -81,7 +81,7 @@ impl RecentBuffers {
     }
 }
 
-/// What is done with a pin in the same turn.
+/// An action that follows a pin in the same call.
 #[derive(Clone, Copy)]
 pub(super) enum Then {
     /// The buffer is locked, in this mode.
@@ -90,8 +90,8 @@ pub(super) enum Then {
     Release(pg_sys::Buffer),
 }
 
-/// PostgreSQL's functions, without what `pgrx` does around each call to catch an error: a third of
-/// what reading a page from memory costs.
+/// PostgreSQL's functions, without the code that `pgrx` adds to each call to catch an error: a
+/// third of the cost of reading a page from memory.
 mod bare {
     use std::ffi::c_int;
 
@@ -110,8 +110,7 @@ mod bare {
     }
 }
 
-/// Pins `buffer` if it holds the block, with what is to be done then: errors of both are caught
-/// once.
+/// Pins `buffer` if it holds the block, and then does `then`: errors of both are caught once.
 ///
 /// # Safety
 ///

@@ -7,8 +7,8 @@
 //!
 //! Here a step changes copies of its pages. The fragments are the runs of bytes by which a copy
 //! differs from its page, found 64 bytes at a time; they go to the page and to the log alike. So
-//! what is replayed cannot differ from what was done, whatever the engine changed. A page that a
-//! step left as it was is neither logged nor written.
+//! replay cannot differ from the change. A page that a step did not change is neither logged nor
+//! written.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -35,7 +35,7 @@ const _: () = assert!(cfg!(target_endian = "little"));
 #[repr(C, align(64))]
 struct PageCopy([u8; PAGE_BYTES]);
 
-/// What a step is worked out in.
+/// Memory in which a step is computed.
 struct Scratch {
     copies: [PageCopy; STEP_PAGES],
     fragments: [Fragments; STEP_PAGES],
@@ -48,8 +48,8 @@ thread_local! {
     }));
 }
 
-/// Changes the pages in `buffers` as one: if `change` fails, none of them. Where `is_logged`, the
-/// log has the change, too.
+/// Changes the pages in `buffers` as one: if `change` fails, no page changes. If `is_logged`, the
+/// change is also logged.
 ///
 /// # Errors
 ///
@@ -88,7 +88,7 @@ pub(super) unsafe fn step(
     })
 }
 
-/// Makes the page of a new block an empty one, which the log gets as a hole: some forty bytes.
+/// Makes the page of a new block an empty one. It is logged as a hole, in some forty bytes.
 ///
 /// # Safety
 ///
@@ -117,7 +117,7 @@ pub(super) unsafe fn is_new(buffer: pg_sys::Buffer) -> bool {
     unsafe { (*pg_sys::BufferGetPage(buffer).cast::<pg_sys::PageHeaderData>()).pd_upper == 0 }
 }
 
-/// Makes `body` the page in a buffer, whatever it was before; the log gets all of it.
+/// Makes `body` the page in a buffer, whatever its content was; all of it is logged.
 ///
 /// # Safety
 ///
@@ -221,7 +221,7 @@ unsafe fn page_bytes_mut<'b>(buffer: pg_sys::Buffer) -> &'b mut [u8; PAGE_BYTES]
 #[derive(Default)]
 struct Fragments {
     bytes: Vec<u8>,
-    /// First byte of the hole of the page as it will be.
+    /// First byte of the hole of the page after the change.
     hole: usize,
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct BufferSink<'s> {
     index: pg_sys::Relation,
     fork: pg_sys::ForkNumber::Type,
     signals: &'s Signals,
-    /// Blocks so far.
+    /// Number of blocks so far.
     blocks: u32,
     temp_files: TempFiles,
 }
@@ -94,7 +94,7 @@ impl PageSink for BufferSink<'_> {
 }
 
 /// Adds `count` blocks of zeros to the index at once and returns the first of them. Only the last
-/// is written, and logged if `is_logged`: those before it are a hole, as those of a hash index that
+/// is written, and logged if `is_logged`: those before it are a hole, as in a hash index that
 /// grows. So it takes microseconds, in which no other backend adds a block.
 ///
 /// # Safety

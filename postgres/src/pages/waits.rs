@@ -1,10 +1,10 @@
 //! Whether reads of a relation wait for storage: decides if they are begun before they are needed.
 //!
-//! Beginning a read early pays if the storage takes longer than the reader needs to get there. If
-//! the operating system has the page, it costs more than it saves: PostgreSQL's I/O workers make
-//! two switches of processes out of a copy of 8 KiB. So the first reads are made when they are
-//! needed, and timed. Once they are slow on average, reads are begun early, except one now and
-//! then, which is timed again.
+//! Beginning a read early is worth while if the storage takes longer than the reader needs until it
+//! uses the page. If the operating system has the page, it costs more than it saves: with
+//! PostgreSQL's I/O workers, a copy of 8 KiB costs two switches of processes. So the first reads
+//! are made when they are needed, and timed. Once they are slow on average, reads are begun early,
+//! except one now and then, which is timed again.
 
 use std::cell::Cell;
 use std::time::Instant;
@@ -18,7 +18,7 @@ pub(crate) static READ_AHEAD: GucSetting<ReadAhead> = GucSetting::<ReadAhead>::n
 #[allow(non_camel_case_types, reason = "they are what users write")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, pgrx::PostgresGucEnum)]
 pub(crate) enum ReadAhead {
-    /// Where reads wait for storage.
+    /// If reads wait for storage.
     auto,
     /// Always.
     on,
@@ -43,7 +43,7 @@ const READS_PER_PROBE_MAX: u32 = 64;
 /// No block.
 const NONE: u32 = u32::MAX;
 
-/// What this session knows of a relation's reads.
+/// Statistics of a relation's reads in this session.
 pub(crate) struct Waits {
     /// Average of the reads that were timed, in microseconds; later reads weigh more.
     mean_us: Cell<f32>,
@@ -95,7 +95,7 @@ impl Waits {
         is_due && self.probe.get() == block
     }
 
-    /// Leaves no block to be timed that the search may not come to.
+    /// Forgets the block that is left to be timed: the search may not reach it.
     pub(super) fn pause(&self) {
         self.probe.set(NONE);
     }

@@ -1,14 +1,14 @@
 //! Changes to an index: the writing half of the engine's page contract, on the buffer manager and
 //! generic WAL. A step is one log record over up to four pages (`record.rs`), so replicas, backups
-//! and recovery need nothing of ours.
+//! and recovery do not need this library.
 //!
 //! Backends insert rows beside each other, and beside a vacuum that takes dead nodes out of the
 //! graph or trains: each holds the heavyweight lock of page 0 in share mode, for a few rows, nodes
-//! or pages ([`beside_others`]). Whatever else changes an index holds it alone, for a few dozen
-//! steps ([`change`]). Of those beside each other one at a time is in its section, as to write
-//! postings: it holds the heavyweight lock of page 1. The lock of page 0 comes before that of page
-//! 1, and both before any buffer's, so no two backends wait for each other. Searches take no part
-//! in these locks. They see each page before or after a step, and each step leaves an index.
+//! or pages ([`beside_others`]). All other changes hold it alone, for a few dozen steps
+//! ([`change`]). Of the backends that share it, one at a time may be in its section, for example to
+//! write postings: it holds the heavyweight lock of page 1. The lock of page 0 comes before that of
+//! page 1, and both before any buffer's, so no two backends wait for each other. Searches take no
+//! part in these locks. They see each page before or after a step, and each step leaves an index.
 
 use std::cell::Cell;
 
@@ -37,7 +37,7 @@ pub(crate) unsafe fn change<T>(
     unsafe { Writer::new(relation, pg_sys::ExclusiveLock)? }.change(work)
 }
 
-/// The right to change an index alone, for which it waits.
+/// Waits for the right to change an index alone.
 ///
 /// # Safety
 ///
@@ -47,8 +47,8 @@ pub(crate) unsafe fn alone(relation: pg_sys::Relation) -> Result<Writer, Error> 
     unsafe { Writer::new(relation, pg_sys::ExclusiveLock) }
 }
 
-/// The right to insert rows into an index beside others, or to take dead nodes out of its graph,
-/// for which it waits.
+/// Waits for the right to insert rows into an index beside others, or to take dead nodes out of its
+/// graph.
 ///
 /// # Safety
 ///
@@ -143,8 +143,8 @@ pub(crate) struct Writer {
     lock: u32,
     /// Blocks that exist, as far as is known: other backends may add some.
     blocks: Cell<u32>,
-    /// Whether each step is logged. If not, the log has no change of this file at all, or the whole
-    /// index when it is done.
+    /// Whether each step is logged. If not, the log has no change of this file, or it gets the
+    /// whole index at the end.
     is_logged: bool,
     /// The buffers that whole pages are written through; null for any.
     ring: pg_sys::BufferAccessStrategy,
@@ -178,7 +178,7 @@ impl Writer {
         Ok(Self { relation, index, lock, blocks, is_logged, ring: std::ptr::null_mut() })
     }
 
-    /// Writes whole pages through the buffers of `ring`, so that they take the place of no others.
+    /// Writes whole pages through the buffers of `ring`, so that they do not evict other pages.
     ///
     /// # Safety
     ///
@@ -188,7 +188,7 @@ impl Writer {
         self
     }
 
-    /// Does `work` and finishes the change, then gives the right back.
+    /// Runs `work` and finishes the change, then gives the right back.
     pub(crate) fn change<T>(
         mut self,
         work: impl FnOnce(&mut Change<'_, Self>) -> Result<T, Error>,
@@ -224,7 +224,7 @@ impl Writer {
                 let mode = pg_sys::BUFFER_LOCK_EXCLUSIVE;
                 buffers[*at] = self.index.pages().lock(self.relation, pages[*at].0, mode, || true);
                 if record::is_new(buffers[*at]) {
-                    // It was reserved, and never written.
+                    // The block was reserved, and never written.
                     record::init(buffers[*at], self.is_logged);
                 }
             }

@@ -18,7 +18,7 @@ use pgrx::{PgRelation, pg_sys};
 
 use crate::errors;
 
-/// Elements of an array between two looks at interrupts.
+/// Elements of an array between two checks for interrupts.
 const ELEMENTS_PER_LOOK: usize = 4096;
 
 /// A type of filter columns.
@@ -40,7 +40,7 @@ pub(crate) enum ValueType {
 }
 
 impl ValueType {
-    /// The type of that number; `None` if it is none of a filter column.
+    /// The type with this number; `None` if it is no type of filter columns.
     pub(crate) fn of(oid: pg_sys::Oid) -> Option<Self> {
         Some(match oid {
             pg_sys::INT2OID => Self::Int2,
@@ -60,7 +60,7 @@ impl ValueType {
         })
     }
 
-    /// Whether different values may look the same to the index.
+    /// Whether the index may confuse two different values.
     pub(crate) fn is_hashed(self) -> bool {
         matches!(self, Self::Text | Self::Uuid) || self.element().is_some()
     }
@@ -75,7 +75,7 @@ impl ValueType {
         }
     }
 
-    /// As the engine keeps values.
+    /// The engine's kind for this type.
     fn kind(self) -> ColumnKind {
         if self.element().is_some() { ColumnKind::Tags } else { ColumnKind::Int }
     }
@@ -185,7 +185,7 @@ pub(crate) struct Keys {
 
 impl Keys {
     /// The elements, of all dimensions, of an array of values or of arrays of `column`. `None` if
-    /// more than `most` are different.
+    /// there are more than `most` different ones.
     ///
     /// # Safety
     ///
@@ -265,7 +265,7 @@ pub(crate) unsafe fn values(
     })
 }
 
-/// The filter columns as the engine keeps them, by the names that they have now.
+/// The filter columns as the engine keeps them, with their current names.
 ///
 /// # Safety
 ///
@@ -278,7 +278,7 @@ pub(crate) unsafe fn for_engine(index: pg_sys::Relation) -> Vec<Column> {
     names.into_iter().skip(1).zip(columns).map(column).collect()
 }
 
-/// Bytes that a build keeps of a row for its filter columns.
+/// Bytes of a row's filter columns in a build.
 pub(crate) fn build_bytes(columns: usize) -> u64 {
     (columns * (size_of::<Value>() + 8) + if columns > 0 { 8 } else { 0 }) as u64
 }

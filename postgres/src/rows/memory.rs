@@ -1,8 +1,8 @@
 //! Memory of builds and measurements: its limit, and a test of whether the system gives it.
 //!
 //! Without memory PostgreSQL fails the statement. Rust ends the process, and with it every session
-//! of the server. So a large need is tested first: if the system refuses it, that is an error like
-//! any other.
+//! of the server. So a large allocation is tried first: if the system refuses it, the statement
+//! fails with an error.
 
 use pgrx::pg_sys;
 use pgrx::prelude::*;
@@ -12,8 +12,8 @@ use crate::errors;
 /// Bytes of vectors in a chunk of rows.
 pub(crate) const CHUNK_BYTES: usize = 4 << 20;
 
-/// Bytes of a query beside its components and its nearest rows, and for each component: upper
-/// bounds.
+/// Upper bounds of the bytes of a query: those beside its components and nearest rows, and those of
+/// each component.
 const QUERY_BYTES: u64 = 4096;
 const COMPONENT_BYTES: u64 = 32;
 /// Most versions of a row that one node stands for.
@@ -37,7 +37,7 @@ pub(crate) fn budget(what: &str, bytes: u64) {
     reserve(bytes as usize);
 }
 
-/// Raises an error if the system would not give `bytes` now.
+/// Raises an error if the system refuses `bytes` now.
 pub(crate) fn reserve(bytes: usize) {
     let mut probe = Vec::<u8>::new();
     let given = probe.try_reserve_exact(bytes);
@@ -48,7 +48,7 @@ pub(crate) fn reserve(bytes: usize) {
     }
 }
 
-/// Raises the error that the system does not give `bytes`.
+/// Raises the error for `bytes` that the system refuses.
 pub(crate) fn refuse(bytes: usize) -> ! {
     let what = format!("out of memory: the system does not give {} MB", bytes.div_ceil(1 << 20));
     let hint = "Lower maintenance_work_mem for builds of indexes, or look at the limits on the server's memory.";

@@ -1,5 +1,4 @@
-//! Rows of the table: their vectors, what their operator class says of them, and where a build
-//! keeps them.
+//! Rows of the table: their vectors, their operator classes, and the memory and files of a build.
 //!
 //! Nothing in this room knows pages or scans.
 

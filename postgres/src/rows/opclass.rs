@@ -1,5 +1,5 @@
-//! What an index is for: the metric of its operator class and how its vectors are stored. Support
-//! function 1 of the class says both in one number.
+//! The purpose of an index: the metric of its operator class and the type of its vectors. Support
+//! function 1 of the class returns both in one number.
 
 use pagehop_engine::Metric;
 use pgrx::pg_sys;
@@ -31,7 +31,7 @@ pub(crate) enum Element {
     F16,
 }
 
-/// What an operator class is for.
+/// The metric and the type of vectors of an operator class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
     pub(crate) metric: Metric,
@@ -78,8 +78,8 @@ impl Kind {
     }
 
     /// Whether a vector has a place in the index: under cosine the zero vector has none, as in
-    /// pgvector, and neither has one so short that pgvector's own operator finds no direction in
-    /// it.
+    /// pgvector, nor has a vector that is so short that pgvector's own operator finds no direction
+    /// in it.
     pub(crate) fn has_place(self, vector: &[f32]) -> bool {
         self.metric != Metric::Cosine || pagehop_kernels::dot_f32(vector, vector) >= f32::MIN_POSITIVE
     }
@@ -91,7 +91,7 @@ fn refuse_first() -> ! {
     errors::report(PgSqlErrorCode::ERRCODE_INVALID_OBJECT_DEFINITION, what, Some(hint));
 }
 
-/// Dimensions of the indexed column or expression; an error if its type does not say.
+/// Dimensions of the indexed column or expression; an error if its type has none.
 ///
 /// # Safety
 ///

@@ -3,7 +3,7 @@
 //!
 //! A table may be in any order, by time or by topic. So the sample that the graph is built over,
 //! and the model trained on, is stratified: one row of each stretch of the table, at a position
-//! drawn by a hash. The other rows are added to that graph one by one.
+//! that a hash chooses. The other rows are added to that graph one by one.
 
 use pagehop_engine::{Metric, build_memory_bytes, build_memory_bytes_min};
 
@@ -22,19 +22,19 @@ pub(crate) struct Budget {
     pub(crate) bytes: u64,
     pub(crate) dim: usize,
     pub(crate) metric: Metric,
-    /// Filter columns.
+    /// Number of filter columns.
     pub(crate) columns: usize,
     pub(crate) threads: usize,
 }
 
 impl Budget {
-    /// Bytes beside those of the engine, of a build of `rows` rows.
+    /// Bytes of a build of `rows` rows beside those of the engine.
     pub(crate) fn beside(&self, rows: usize) -> u64 {
         let chunks = 2 * CHUNK_BYTES as u64;
         chunks + rows as u64 * build_bytes(self.columns)
     }
 
-    /// Least bytes of a build of `rows` rows, which puts codes aside.
+    /// Fewest bytes of a build of `rows` rows, which puts codes aside.
     pub(crate) fn least(&self, rows: usize) -> u64 {
         build_memory_bytes_min(rows, self.dim, self.columns, self.threads) + self.beside(rows)
     }
@@ -57,7 +57,7 @@ impl Budget {
     }
 }
 
-/// The largest number that `fits`, if all smaller ones do; 0 if none does.
+/// The largest number that `fits`, if all smaller numbers fit; 0 if none does.
 fn most_rows(fits: impl Fn(usize) -> bool) -> usize {
     let (mut most, mut too_many) = (0, ROWS_MAX);
     while too_many - most > 1 {

@@ -1,5 +1,4 @@
-//! The rows of a build: read from the table once, kept so that they can be read as often as it
-//! takes.
+//! The rows of a build: read from the table once, and kept so that they can be read several times.
 //!
 //! Two scans of a table may see different rows, and the engine's two scans must not. Rows stay in
 //! memory while there is room. After that they lie in temporary files.
@@ -19,7 +18,7 @@ pub(crate) struct Spill {
     /// Rows that may stay in memory.
     memory_rows: usize,
     rows: usize,
-    /// Rows behind those in the files; all of them if there are none.
+    /// The rows after those in the files; all rows if there are no files.
     row_ids: Vec<u64>,
     vectors: Vec<f32>,
     /// The filter columns, and the values of all rows in them, which stay in memory.
@@ -35,7 +34,7 @@ struct Files {
 }
 
 impl Spill {
-    /// No rows. Up to `memory_rows` of `dim` components stay in memory.
+    /// An empty spill. Up to `memory_rows` of `dim` components stay in memory.
     pub(crate) fn new(dim: usize, memory_rows: usize, columns: Vec<Column>) -> Self {
         let (row_ids, vectors, values) = (Vec::new(), Vec::new(), Vec::new());
         Self { dim, memory_rows, rows: 0, row_ids, vectors, columns, values, files: None }
@@ -46,17 +45,17 @@ impl Spill {
         &self.columns
     }
 
-    /// The values of all rows in the filter columns, which are no longer here then.
+    /// Takes the values of all rows in the filter columns out of this spill.
     pub(crate) fn take_values(&mut self) -> Vec<Value> {
         std::mem::take(&mut self.values)
     }
 
-    /// Rows so far.
+    /// Number of rows so far.
     pub(crate) fn len(&self) -> usize {
         self.rows
     }
 
-    /// Components of each.
+    /// Components of each vector.
     pub(crate) fn dim(&self) -> usize {
         self.dim
     }
@@ -65,11 +64,11 @@ impl Spill {
     ///
     /// # Errors
     ///
-    /// If the system has no memory for it.
+    /// If the system has no memory for the row.
     pub(crate) fn add(&mut self, row_id: u64, vector: &[f32], values: &[Value]) -> Result<(), TryReserveError> {
         assert_eq!(vector.len(), self.dim, "all rows have the dimensions of their column");
         if self.row_ids.len() == self.row_ids.capacity() {
-            // One chunk at a time: doubling would take twice the memory of the budget.
+            // Grows by one chunk at a time: doubling would take twice the memory of the budget.
             let more = chunk_rows(self.dim);
             self.row_ids.try_reserve_exact(more)?;
             self.vectors.try_reserve_exact(more * self.dim)?;
@@ -128,7 +127,7 @@ fn chunk_rows(dim: usize) -> usize {
 pub(crate) struct Chunks<'s> {
     spill: &'s mut Spill,
     next: usize,
-    /// What was read from the files last.
+    /// The rows that were read from the files last.
     row_ids: Vec<u64>,
     vectors: Vec<f32>,
 }

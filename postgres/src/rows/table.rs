@@ -1,4 +1,4 @@
-//! Rows as a table has them, with what an index has of them: row id, vector, values of the filter
+//! Rows of a table with the data that an index has of them: row id, vector, values of the filter
 //! columns.
 
 use std::ffi::c_void;
@@ -14,7 +14,7 @@ use super::vector;
 /// Called with each row.
 pub(crate) type EachRow<'r> = &'r mut dyn FnMut(u64, &[f32], &[Value]);
 
-/// What the callback of a scan works with.
+/// State of the callback of a scan.
 struct Reading<'r> {
     kind: Kind,
     columns: Vec<FilterColumn>,
@@ -36,8 +36,8 @@ pub(crate) unsafe fn read(
     info: *mut pg_sys::IndexInfo,
     each: EachRow<'_>,
 ) -> f64 {
-    // Without `allow_sync` the scan begins at the first block, wherever others are: the same table
-    // gives the same index.
+    // Without `allow_sync` the scan begins at the first block, wherever other scans are: the same
+    // table gives the same index.
     let (allow_sync, progress, scan) = (false, true, std::ptr::null_mut());
     // SAFETY: the caller's relations are open, and `scanned` passes what the callback expects.
     unsafe {
@@ -48,8 +48,8 @@ pub(crate) unsafe fn read(
     }
 }
 
-/// Reads the rows of some blocks while others change the table: at least those that any snapshot
-/// sees, and of a row that is being changed more than one version with the same row id.
+/// Reads the rows of some blocks while others change the table: at least the rows that any snapshot
+/// sees. A row that is being changed may come in several versions with the same row id.
 ///
 /// # Safety
 ///
@@ -83,7 +83,7 @@ pub(crate) unsafe fn read_blocks(
     }
 }
 
-/// Does `scan` with the state of its callback.
+/// Runs `scan` with the state of its callback.
 ///
 /// # Safety
 ///

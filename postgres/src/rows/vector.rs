@@ -1,7 +1,7 @@
 //! pgvector's values, read: `vector` and `halfvec`.
 //!
-//! Both are a length word, the number of dimensions (`int16`), two bytes of nothing, and the
-//! components. Sizes are checked against each other before anything is read by them.
+//! Both are a length word, the number of dimensions (`int16`), two unused bytes, and the
+//! components. The sizes are compared before they are used.
 
 use pgrx::pg_sys;
 use pgrx::prelude::*;
@@ -13,7 +13,7 @@ use crate::errors;
 const HEADER_BYTES: usize = 8;
 
 /// Appends the components of `value` to `out` and returns how many there were. Toasted values are
-/// brought in, in the current memory context, and given back.
+/// read into the current memory context, and freed.
 ///
 /// # Safety
 ///
@@ -56,13 +56,13 @@ fn append_bytes(bytes: &[u8], element: Element, out: &mut Vec<f32>) -> usize {
     dim
 }
 
-/// The engine's name for a row: where it is in the table.
+/// The engine's id for a row: its place in the table.
 pub(crate) fn row_id(tid: pg_sys::ItemPointerData) -> u64 {
     let (block, offset) = pgrx::itemptr::item_pointer_get_both(tid);
     u64::from(block) << 16 | u64::from(offset)
 }
 
-/// Where the row of that name is. `None` for a number that names no row.
+/// The place of the row with that id. `None` for a number that is no row id.
 pub(crate) fn tid(row_id: u64) -> Option<pg_sys::ItemPointerData> {
     let (block, offset) = ((row_id >> 16) as u32, row_id as u16);
     if row_id >> 48 > 0 || offset == 0 {

@@ -1,38 +1,37 @@
-//! How many rows a scan is to return, and the k that it therefore searches for.
+//! The number of rows that a scan must return, and the k that it therefore searches for.
 //!
-//! Dead rows that wait for VACUUM are in the way of the rows that are wanted: how many nodes a row
-//! takes is learned scan by scan. How many rows meet a condition is learned row by row: the k grows
-//! with what the scan seems to need.
+//! Dead rows that wait for VACUUM come between the wanted rows: the number of nodes per row is
+//! learned from scan to scan. The share of rows that meet a condition is learned from row to row:
+//! the k grows with the estimated need of the scan.
 
 use super::limit::{Passage, WantedRows};
 use crate::options;
 use crate::pages::open_indexes::NodesPerRow;
 
-/// k of a search where it is not known how many rows are wanted.
+/// k of a search if the number of wanted rows is not known.
 pub(super) const K_UNKNOWN: usize = 10;
 /// Largest k that is searched for at once.
 const K_MAX: usize = 1000;
-/// Largest k that a search grows to, where more rows are needed than were searched for.
+/// Largest k that a search grows to, if more rows are needed than were searched for.
 pub(super) const K_GROWN_MAX: usize = 2 * K_MAX;
 
-/// How many rows a scan is to return, and what became of them.
+/// The number of rows that a scan must return, and the outcome of its rows so far.
 #[derive(Default)]
 pub(super) struct Demand {
     pub(super) wanted: Option<WantedRows>,
     pub(super) returned: usize,
     /// Returned rows that were dead.
     pub(super) dead: usize,
-    /// Rows that were found too late to be returned.
+    /// Rows that were found too late, and were left out.
     pub(super) late: usize,
     /// The k that is searched for.
     pub(super) k: usize,
-    /// After this many rows it is looked at whether that is enough.
+    /// Number of rows after which the demand is estimated again.
     look_after: usize,
 }
 
 impl Demand {
-    /// Of a scan that is about to return its first row, where each row takes `nodes_per_row`
-    /// nodes.
+    /// The demand of a scan before its first row, if each row takes `nodes_per_row` nodes.
     pub(super) fn new(wanted: Option<WantedRows>, nodes_per_row: f32) -> Self {
         let mut demand = Self { wanted, ..Self::default() };
         demand.k = match demand.followed() {
@@ -44,13 +43,13 @@ impl Demand {
         demand
     }
 
-    /// The rows that are wanted, if they decide the k. With a list or a slack that the user chose
-    /// it is ten, and so it is where the user limits what a scan may read or keep.
+    /// The wanted rows, if they decide the k. The k is ten if the user chose a list or a slack, or
+    /// limits the reads or the memory of a scan.
     fn followed(&self) -> Option<WantedRows> {
         self.wanted.filter(|_| !options::is_effort_set() && !options::is_scan_limited())
     }
 
-    /// Where it can be seen which rows meet a condition of the scan, if there is one.
+    /// Where the rows that meet a condition of the scan can be counted, if there is such a place.
     fn passage(&self) -> Option<Passage> {
         self.followed()?.passage.filter(|_| self.wanted.is_some_and(|wanted| wanted.is_filtered))
     }
@@ -58,8 +57,8 @@ impl Demand {
     /// A larger k to search for, if by the rows that have met the condition so far more rows will
     /// be taken than are searched for.
     ///
-    /// It is looked for in the middle of the rows that are left, as the last of them are those
-    /// before which a larger search may find others, which would be late.
+    /// The estimate is made in the middle of the remaining rows: a larger search may find rows
+    /// before the last of these, which would come too late.
     ///
     /// # Safety
     ///
@@ -82,17 +81,17 @@ impl Demand {
         is_more.then_some(k)
     }
 
-    /// Teaches `nodes_per_row` what this scan took, if it returned just what was wanted: `taken`
-    /// nodes.
+    /// Teaches `nodes_per_row` the `taken` nodes of this scan, if it returned exactly the wanted
+    /// rows.
     ///
-    /// A scan that went on, as that of a cursor or below an OFFSET, says nothing: its dead rows are
-    /// those of more rows than were wanted.
+    /// A scan that returned more, for example for a cursor or below an OFFSET, is not counted: its
+    /// dead rows belong to more rows than were wanted.
     pub(super) fn teach(&self, nodes_per_row: &NodesPerRow, taken: usize) {
         let living = self.returned - self.dead;
         let is_just =
             |wanted: &WantedRows| !wanted.is_filtered && living >= wanted.count && living - wanted.count <= 1;
         let Some(wanted) = self.wanted.filter(is_just) else { return };
-        // The executor asks for one row more where it is not sure of the order.
+        // The executor asks for one more row if it is not sure of the order.
         nodes_per_row.learn(wanted.count, taken.saturating_sub(living - wanted.count + self.late));
     }
 }
@@ -100,10 +99,10 @@ impl Demand {
 /// Rows that will probably be taken until the `wanted` ones have met the condition, if it was
 /// tested on `tested` rows, and `arrived` met it.
 ///
-/// Of rows that an OFFSET skips, too, as many as the LIMIT are wanted at a time: pages with the
-/// same LIMIT are parts of one search.
+/// Rows that an OFFSET skips also come in parts of the LIMIT: pages with the same LIMIT are parts
+/// of one search.
 fn rows_left(wanted: usize, arrived: usize, tested: usize) -> usize {
     let left = wanted - arrived % wanted;
-    // As if one row more had met it: the condition may be one that hardly any row meets.
+    // Counts one more row that meets the condition, because hardly any row may meet it.
     (left as f32 * (tested + 1) as f32 / (arrived + 1) as f32).ceil() as usize
 }

@@ -38,8 +38,8 @@ enum Test {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Conditions {
     conditions: Vec<Condition>,
-    /// Whether rows that pass are to be looked at by the executor: values are known by hashes, or a
-    /// condition was left to it.
+    /// Whether the executor must test rows that pass: values are known by hashes, or a condition
+    /// was left to it.
     pub(super) recheck: bool,
 }
 
@@ -122,7 +122,7 @@ unsafe fn contains(key: &pg_sys::ScanKeyData, column: &FilterColumn) -> Option<T
     }
     // SAFETY: the caller says what the argument is.
     let wanted = unsafe { Keys::of(key.sk_argument, column, VALUES_MAX) }?;
-    // No array contains NULL, and none overlaps by it.
+    // No array contains NULL, and none overlaps because of it.
     Some(if all && wanted.has_null { nothing } else { Test::Contains { all, tags: wanted.tags() } })
 }
 

@@ -19,16 +19,16 @@ use pgrx::{is_a, pg_sys};
 #[derive(Clone, Copy)]
 struct Running {
     query: *mut pg_sys::QueryDesc,
-    /// Rows that it runs for, as for a FETCH; 0 if it runs to its end.
+    /// Rows that the statement runs for, for example in a FETCH; 0 if it runs to its end.
     rows: u64,
 }
 
-/// Rows that a FETCH counts for at least. A loop of PL/pgSQL, or one over a cursor, takes its rows
-/// one by one.
+/// Fewest rows that are assumed for a FETCH. A loop of PL/pgSQL, or one over a cursor, takes its
+/// rows one by one.
 const FETCH_AT_LEAST: u64 = 10;
 
 thread_local! {
-    /// Of nested statements the innermost.
+    /// The innermost of nested statements.
     static RUNNING: Cell<Running> = const { Cell::new(Running { query: ptr::null_mut(), rows: 0 }) };
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn register() {
     }
 }
 
-/// Puts back what ran before, however the statement ends.
+/// Restores the outer statement, however the inner one ends.
 struct Outer(Running);
 
 impl Drop for Outer {
@@ -92,7 +92,7 @@ unsafe extern "C-unwind" fn run(
     }
 }
 
-/// Rows that `scan` is to return, where that is known; more, if a condition leaves some of them
+/// Rows that `scan` must return, if their number is known; more, if a condition leaves some of them
 /// out.
 ///
 /// # Safety
@@ -112,8 +112,8 @@ pub(crate) unsafe fn rows(scan: pg_sys::IndexScanDesc) -> Option<WantedRows> {
     }
 }
 
-/// Whether the statement that runs goes on until it has all of its rows. A cursor may rest between
-/// two of them for as long as its transaction lasts.
+/// Whether the statement that runs goes on until it has all of its rows. A cursor may pause between
+/// two rows until its transaction ends.
 pub(crate) fn runs_to_end() -> bool {
     RUNNING.get().rows == 0
 }
@@ -124,7 +124,7 @@ pub(crate) struct WantedRows {
     pub(crate) count: usize,
     /// Whether a condition may leave some of the scan's rows out.
     pub(crate) is_filtered: bool,
-    /// Where it can be seen how many it left out.
+    /// The place where the rows that the condition lets through can be counted.
     pub(crate) passage: Option<Passage>,
 }
 
@@ -136,7 +136,7 @@ pub(crate) struct Passage {
 }
 
 impl Passage {
-    /// The number of rows that have come to the LIMIT, those that an OFFSET skips included.
+    /// The number of rows that have reached the LIMIT, those that an OFFSET skips included.
     ///
     /// # Safety
     ///
@@ -146,8 +146,8 @@ impl Passage {
         usize::try_from(unsafe { (*self.limit).position }).unwrap_or(0)
     }
 
-    /// The number of rows that the executor holds back for their order. It tests the condition
-    /// when it lets them go.
+    /// The number of rows that the executor holds back to reorder them. It tests the condition when
+    /// it releases them.
     ///
     /// # Safety
     ///
@@ -182,7 +182,7 @@ struct LimitSearch {
     found: Option<WantedRows>,
 }
 
-/// Looks at a node of a plan and at the nodes below it, until the scan is found.
+/// Searches a node of a plan and the nodes below it until the scan is found.
 #[pg_guard]
 unsafe extern "C-unwind" fn look(node: *mut pg_sys::PlanState, search: *mut c_void) -> bool {
     // SAFETY: PostgreSQL passes nodes of the plan that `rows` began with, and the `LimitSearch`
@@ -206,8 +206,8 @@ impl LimitSearch {
             let Some((scan, is_direct)) = self.passed_on((*node).lefttree) else { return false };
             let limit = &*node.cast::<pg_sys::LimitState>();
             if !limit.noCount && limit.count > 0 {
-                // What an OFFSET skips is not counted: one page after the other is then of one
-                // search.
+                // The rows that an OFFSET skips are not counted: consecutive pages are then parts
+                // of one search.
                 let count = usize::try_from(limit.count).unwrap_or(usize::MAX);
                 let is_filtered = !(*scan).ss.ps.qual.is_null();
                 let passage = is_direct.then_some(Passage { limit: node.cast(), scan });
@@ -217,8 +217,8 @@ impl LimitSearch {
         }
     }
 
-    /// What a FETCH of `rows` rows wants of the scan, if it is below nothing but nodes that pass
-    /// its rows on.
+    /// The rows that a FETCH of `rows` rows needs from the scan, if all nodes above the scan only
+    /// pass its rows on.
     ///
     /// # Safety
     ///
@@ -258,7 +258,7 @@ impl LimitSearch {
                         let (scan, _) = (0..count).find_map(|at| self.passed_on(*merge.mergeplans.add(at)))?;
                         return Some((scan, false));
                     }
-                    // It sorts rows of equal distance.
+                    // It sorts only rows of equal distance.
                     NodeTag::T_IncrementalSortState => {
                         is_direct = false;
                         (*node).lefttree

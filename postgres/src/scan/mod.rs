@@ -37,7 +37,7 @@ use crate::rows::opclass::{self, Kind};
 use crate::rows::vector;
 use crate::{errors, options};
 
-/// What a scan keeps between calls.
+/// The state of a scan between calls.
 struct Scan {
     kind: Kind,
     query: Query,
@@ -47,13 +47,13 @@ struct Scan {
     order: Order,
     limits: Limits,
     done: bool,
-    /// Of the searches that have ended.
+    /// The statistics of searches that have ended.
     stats: ScanStats,
     /// How far a standby had replayed the log when the search began; `None` on a primary.
     replayed: Option<pg_sys::XLogRecPtr>,
 }
 
-/// What to search for.
+/// The query of a scan.
 enum Query {
     Vector(Vec<f32>),
     /// Every distance is NULL, or NaN: every order is right.
@@ -114,7 +114,8 @@ unsafe fn state<'s>(scan: pg_sys::IndexScanDesc) -> &'s mut Scan {
     unsafe { &mut *(*scan).opaque.cast::<Scan>() }
 }
 
-/// `amrescan`: takes the query and the conditions of a new search, which begins with its first row.
+/// `amrescan`: takes the query and the conditions of a new search, which begins when its first row
+/// is fetched.
 #[pg_guard]
 pub(crate) unsafe extern "C-unwind" fn amrescan(
     scan: pg_sys::IndexScanDesc,
@@ -153,7 +154,7 @@ pub(crate) unsafe extern "C-unwind" fn amrescan(
     state.limits = options::limits();
     state.done = false;
     state.replayed = replayed();
-    // A search that was begun is used again, for its buffers.
+    // A search from before is used again, for its buffers.
     if let Some(search) = &mut state.search {
         state.stats.add(&search.stats(), search.pages_ahead());
         state.stats.searches += 1;
@@ -214,8 +215,8 @@ fn replayed() -> Option<pg_sys::XLogRecPtr> {
     unsafe { pg_sys::RecoveryInProgress().then(|| pg_sys::GetXLogReplayRecPtr(std::ptr::null_mut())) }
 }
 
-/// Says that pages which contradict each other were read while replay changed them: damage would
-/// be found again.
+/// Raises an error for pages that contradict each other because replay changed them during the
+/// read. Damage would be found again.
 ///
 /// # Safety
 ///
@@ -247,7 +248,7 @@ unsafe fn refuse_other_snapshots(scan: pg_sys::IndexScanDesc) {
     }
 }
 
-/// `amendscan`: gives the search back early; the rest is dropped with the memory context.
+/// `amendscan`: releases the search early; the memory context frees the rest.
 #[pg_guard]
 pub(crate) unsafe extern "C-unwind" fn amendscan(scan: pg_sys::IndexScanDesc) {
     // SAFETY: PostgreSQL passes a scan that `ambeginscan` made, and no other callback runs.
@@ -261,7 +262,7 @@ pub(crate) unsafe extern "C-unwind" fn amendscan(scan: pg_sys::IndexScanDesc) {
     }
 }
 
-/// What a scan has cost so far, if it is a scan of an index of ours.
+/// The cost of a scan so far, if its index is of this access method.
 ///
 /// # Safety
 ///
@@ -286,7 +287,7 @@ struct Row {
     tid: pg_sys::ItemPointerData,
     /// The distance that the executor gets: a lower bound, or `None` for NULL.
     distance: Option<f64>,
-    /// Whether the executor is to compute the distance.
+    /// Whether the executor must compute the distance.
     recheck: bool,
 }
 
@@ -306,7 +307,7 @@ impl Scan {
         }
     }
 
-    /// Takes the query from an order key.
+    /// Takes the query from an ORDER BY key.
     ///
     /// # Safety
     ///
@@ -330,7 +331,7 @@ impl Scan {
     ///
     /// # Safety
     ///
-    /// `scan` is the one that this belongs to, with its index and table open.
+    /// `scan` is the one that this state belongs to, with its index and table open.
     unsafe fn next(&mut self, scan: pg_sys::IndexScanDesc) -> Result<Option<Row>, Error> {
         if self.done {
             return Ok(None);
@@ -361,7 +362,7 @@ impl Scan {
                 return Ok(None);
             };
             let Some(tid) = vector::tid(found.row_id) else {
-                let what = format!("it knows a row {:#x}, which can be in no table", found.row_id);
+                let what = format!("row id {:#x} is not a valid tid", found.row_id);
                 return Err(Error::corrupt(PageId(0), what));
             };
             match self.query {
@@ -379,7 +380,7 @@ impl Scan {
 }
 
 impl Query {
-    /// What to give the engine.
+    /// The query vector for the engine.
     ///
     /// # Safety
     ///

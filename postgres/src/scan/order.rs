@@ -9,25 +9,25 @@
 
 use pagehop_engine::{Found, Metric};
 
-/// How much more than the largest error so far is allowed for: the next may be larger.
+/// Safety factor: later rows may have larger errors than all so far.
 const MARGIN: f64 = 1.5;
 
-/// Where the rows of a scan stand among those returned before.
+/// The distances that the executor got so far, which bound those of later rows.
 #[derive(Debug)]
 pub(crate) struct Order {
-    /// What was said of the last row: the executor may have returned all that turned out no
-    /// farther.
+    /// The executor may have returned every row up to this distance. It is the lower bound given
+    /// with the last row or, if that row needed no recheck, the upper end of its interval.
     said: f64,
-    /// The most that the distance of a row so far may be.
+    /// Largest upper end of an interval so far.
     most: f64,
-    /// What is taken off every distance, so that the order of what is said is that of the index
-    /// although errors differ.
+    /// Subtracted from every distance, so lower bounds ascend in the index's order although errors
+    /// differ.
     margin: f64,
-    /// Whether rows must come in order; else they come as the index finds them.
+    /// Whether rows must come in order. If not, they come as the index finds them.
     strict: bool,
 }
 
-/// What the executor gets with a row.
+/// The distance of a row for the executor.
 pub(crate) struct Place {
     pub(crate) distance: f64,
     /// Whether to compute the true distance.
@@ -40,9 +40,9 @@ impl Order {
         Self { said: f64::NEG_INFINITY, most: f64::NEG_INFINITY, margin: 0.0, strict }
     }
 
-    /// What to say of the next row, `upcoming` being those that are known to come after it, the
-    /// nearest first. `None` for one that comes too late, and is left out: rows that may be farther
-    /// were returned before it.
+    /// Lower bound and recheck flag of the next row. `None` if the row must be left out: the
+    /// executor may have returned rows that are farther. `upcoming` are the rows that are known to
+    /// come next, nearest first.
     pub(crate) fn place(
         &mut self,
         found: &Found,
@@ -58,8 +58,8 @@ impl Order {
             return Some(Place { distance: self.said, recheck: false });
         }
         if !self.strict {
-            // As the index has it. Rows that the executor looks at lose their place in the table
-            // (`ctid`), which FOR UPDATE needs.
+            // No recheck: a row that the executor rechecks loses its place in the table (`ctid`),
+            // which FOR UPDATE needs.
             return Some(Place { distance: least, recheck: false });
         }
         if least < self.said {
@@ -67,8 +67,7 @@ impl Order {
         }
         self.margin = self.margin.max(MARGIN * (most - least) / 2.0);
         let meets_last = least <= self.most;
-        // Of rows whose errors are no larger than is allowed for, only those within the margin can
-        // be in its way.
+        // If errors stay below the margin, only rows within the margin may be nearer than this row.
         let mut near = upcoming.map(|next| interval(&next, metric));
         let meets_next = near
             .by_ref()
@@ -79,7 +78,7 @@ impl Order {
             self.said = self.said.max(((least + most) / 2.0 - self.margin).min(least));
             return Some(Place { distance: self.said, recheck: true });
         }
-        // Whatever comes later and may be nearer than this is too late.
+        // A later row that may be nearer than this row is left out.
         self.said = most;
         Some(Place { distance: least, recheck: false })
     }

@@ -33,7 +33,7 @@ pub(super) struct Search {
     cursor: Cursor<'static, RelationPages>,
     index: OpenIndex,
     ahead: HeapAhead,
-    /// Pages that were read ahead before this search.
+    /// Pages that were prefetched before this search.
     ahead_before: u64,
     pub(super) demand: Demand,
 }
@@ -148,12 +148,12 @@ impl Search {
         limits.reached(&self.cursor)
     }
 
-    /// Why there is no next row.
+    /// Why the search has no next row.
     pub(super) fn end_of_rows(&self) -> End {
         if self.cursor.is_cut() { End::Pages } else { End::Exhausted }
     }
 
-    /// What the search has cost so far.
+    /// The cost of the search so far.
     pub(super) fn stats(&self) -> Stats {
         self.cursor.stats()
     }
@@ -163,12 +163,12 @@ impl Search {
         self.all_pages_ahead() - self.ahead_before
     }
 
-    /// The same of all searches that this one was used for.
+    /// The same for all searches that used this state.
     fn all_pages_ahead(&self) -> u64 {
         self.cursor.reader().pages_ahead() + self.ahead.pages_ahead()
     }
 
-    /// Ends the search: the scan wants no more rows of it.
+    /// Ends the search: the scan needs no more rows.
     ///
     /// # Safety
     ///
@@ -191,7 +191,7 @@ impl Search {
     }
 }
 
-/// How many rows a scan is to return.
+/// The number of rows that a scan must return.
 ///
 /// # Safety
 ///
@@ -213,7 +213,7 @@ fn only(
     Ok(())
 }
 
-/// A cursor that does not say what it borrows from.
+/// A cursor whose type hides the lifetime of the index that it borrows from.
 ///
 /// # Safety
 ///

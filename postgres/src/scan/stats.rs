@@ -11,7 +11,7 @@ thread_local! {
     static LAST: Cell<Option<ScanStats>> = const { Cell::new(None) };
 }
 
-/// What one scan has cost: all of its searches, of which a join makes many.
+/// The cost of one scan: of all its searches, of which a join makes many.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ScanStats {
     pub(crate) index: pg_sys::Oid,
@@ -19,9 +19,9 @@ pub(crate) struct ScanStats {
     pub(crate) rows: u64,
     /// Rows whose distance the executor had to compute.
     pub(crate) rechecks: u64,
-    /// Reads, of the index and the table, that were begun before they were needed.
+    /// Reads of the index and the table that were begun before they were needed.
     pub(crate) pages_ahead: u64,
-    /// Of the last search.
+    /// The end of the last search.
     pub(crate) end: End,
     pub(crate) stats: Stats,
 }
@@ -37,13 +37,13 @@ impl ScanStats {
         self.stats.distances += search.distances;
     }
 
-    /// Makes this the session's last scan.
+    /// Makes these the statistics of the session's last scan.
     pub(super) fn publish(self) {
         LAST.set(Some(self));
     }
 }
 
-/// The session's last scan, if there was one.
+/// The statistics of the session's last scan, if there was one.
 pub(crate) fn last() -> Option<ScanStats> {
     LAST.get()
 }

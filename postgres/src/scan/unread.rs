@@ -69,7 +69,7 @@ unsafe extern "C-unwind" fn plan(
 }
 
 /// Looks at every LIMIT of a plan: PostgreSQL has one only at the end of a query, of the statement
-/// or within it. The node that makes a subquery of it may be gone, as it does nothing.
+/// or within it. The planner may have removed the subquery node above it, which does nothing.
 ///
 /// # Safety
 ///
@@ -96,7 +96,7 @@ unsafe fn skip_in_limits(node: *mut pg_sys::Plan) {
     }
 }
 
-/// Looks at the plan of a whole query, which may be a scan without a LIMIT.
+/// Handles the plan of a whole query, which may be a scan without a LIMIT.
 ///
 /// # Safety
 ///
@@ -138,7 +138,7 @@ unsafe fn skip_distance(top: *mut pg_sys::Plan) {
     }
 }
 
-/// The scan of an index of ours that `top` is, or whose rows `top` limits.
+/// The scan of an index of this access method that `top` is, or whose rows `top` limits.
 ///
 /// # Safety
 ///
@@ -188,7 +188,8 @@ unsafe fn source(top: *mut pg_sys::Plan, column: *mut pg_sys::TargetEntry) -> Op
     }
 }
 
-/// Whether `expression` is the distance that `scan` orders by, or the same with its sides changed.
+/// Whether `expression` is the distance that `scan` orders by, or that distance with its sides
+/// exchanged.
 ///
 /// # Safety
 ///
@@ -210,7 +211,7 @@ unsafe fn is_ordered_by(scan: *mut pg_sys::IndexScan, expression: *mut pg_sys::E
             return false;
         }
         pg_sys::CommuteOpExpr(other);
-        // What the operator's function is follows from the operator.
+        // The operator's function follows from the operator.
         (*other).opfuncid = (*order.cast::<pg_sys::OpExpr>()).opfuncid;
         pg_sys::equal(other.cast(), order.cast())
     }

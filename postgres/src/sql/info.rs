@@ -80,7 +80,7 @@ fn describe(target: &Target) -> Result<[Option<pg_sys::Datum>; COLUMNS], Error> 
     }
     values[23] = Some(pg_sys::Datum::from(wants_training));
     if let Some(target) = default_recall.filter(|_| known.is_some()) {
-        // What no search of the calibration reached, searches do not find.
+        // Searches do not find a recall that no search of the calibration reached.
         let reached = open.options(LIKELY_K, &Effort::Recall(target))?.reach.of(target);
         values[24] = likely_recall(&info, target, reached).map(real);
     }
@@ -90,8 +90,8 @@ fn describe(target: &Target) -> Result<[Option<pg_sys::Datum>; COLUMNS], Error> 
 /// The k of [`likely_recall`], as of VACUUM's audits.
 const LIKELY_K: usize = 10;
 
-/// The recall that searches without settings of a session probably have: that of an audit of such
-/// searches, or else what they are calibrated to reach. `None` if too much has changed since.
+/// The recall that searches without settings of the session probably have: that of an audit of such
+/// searches, or the calibrated recall. `None` if too much has changed since.
 fn likely_recall(info: &Info, target: f32, reached: f32) -> Option<f32> {
     let audit = info.audit.zip(info.audited);
     let audit =

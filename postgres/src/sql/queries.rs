@@ -7,13 +7,13 @@ use crate::rows::memory;
 use crate::rows::opclass::{Element, Kind};
 use crate::rows::vector;
 
-/// Vectors of an argument, or `None` where rows of the index are the queries.
+/// The vectors of an argument, or `None` if rows of the index are the queries.
 pub(super) type Queries = Option<Vec<Vec<f32>>>;
 
 /// An argument with queries: its position, and the type of the components.
 pub(super) type Argument = (usize, Element);
 
-/// The vectors of an argument, if there is one. Called once it is known that the user may ask.
+/// The vectors of an argument, if there is one. Called after the user's rights were checked.
 ///
 /// # Safety
 ///
@@ -56,12 +56,12 @@ unsafe fn vectors(call: pg_sys::FunctionCallInfo, at: usize, element: Element) -
     queries
 }
 
-/// The components, one query after the other, of the queries that an index of `dim` dimensions has
-/// a place for; `None` where rows of the index are the queries.
+/// The components, one query after the other, of the queries that an index of `dim` dimensions can
+/// hold; `None` where rows of the index are the queries.
 ///
 /// # Errors
 ///
-/// If there are queries but none has a place, or one has other dimensions.
+/// If there are queries, but the index can hold none of them, or one has other dimensions.
 pub(super) fn placed(kind: Kind, dim: usize, queries: &Queries) -> Result<Option<Vec<f32>>, Error> {
     let Some(queries) = queries else { return Ok(None) };
     let mut placed = Vec::new();

@@ -67,8 +67,8 @@ unsafe fn int4(call: pg_sys::FunctionCallInfo, at: usize) -> usize {
     })
 }
 
-/// `pagehop_calibrate(regclass)`, and with queries where they are `given`. Nothing waits while it
-/// measures.
+/// `pagehop_calibrate(regclass)`, and with queries if they are `given`. Other statements do not
+/// wait for the measurement.
 ///
 /// # Safety
 ///
@@ -146,7 +146,7 @@ unsafe fn recall(call: pg_sys::FunctionCallInfo, samples: usize, given: Option<A
     unsafe { row(call, [recall, half_interval, Some(integer(samples)), hops, far.map(real)]) }
 }
 
-/// Measures the recall, stores it where that is allowed, and warns of a recall that is missed.
+/// Measures the recall, stores it if that is allowed, and warns if the recall misses its target.
 fn measure(target: &Target, k: usize, samples: usize, queries: &Queries) -> Result<RecallReport, Error> {
     let index = target.index();
     // SAFETY: the target keeps the index open, which is of this access method.
@@ -159,7 +159,7 @@ fn measure(target: &Target, k: usize, samples: usize, queries: &Queries) -> Resu
     Ok(report)
 }
 
-/// Warns of a recall that this session asks for and does not get, or may not get.
+/// Warns of a target recall of this session that is missed, or may be missed.
 fn warn(target: &Target, info: &Info, report: &RecallReport, by_queries: bool) {
     // SAFETY: the target keeps the index open.
     let Some(asked) = (unsafe { options::target(target.index()) }) else { return };
@@ -188,7 +188,7 @@ fn warn(target: &Target, info: &Info, report: &RecallReport, by_queries: bool) {
     }
 }
 
-/// Returns what an index is calibrated to: one row for each k and recall.
+/// Returns the calibration of an index: one row for each k and recall.
 ///
 /// # Safety
 ///

@@ -9,7 +9,7 @@ use crate::errors;
 /// Lock under which an index is read, as by any query.
 const LOCK: pg_sys::LOCKMODE = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
 
-/// An index that a user asks about, and its table, both open and locked.
+/// The index of a user's question, and its table, both open and locked.
 pub(super) struct Target {
     table: pg_sys::Relation,
     index: pg_sys::Relation,
@@ -53,13 +53,13 @@ impl Target {
         self.index
     }
 
-    /// Its name.
+    /// The name of the index.
     pub(super) fn name(&self) -> String {
         // SAFETY: the index is open.
         unsafe { errors::name(self.index) }
     }
 
-    /// Refuses an index without pages of ours to read.
+    /// Refuses an index that has no pages of this access method to read.
     fn refuse_others(&self) {
         let name = self.name();
         // SAFETY: an open relation has its row of pg_class, and an open index its row of pg_index.
@@ -104,7 +104,8 @@ impl Target {
         unsafe { errors::raise(self.index, error) }
     }
 
-    /// Closes both and gives the locks back, as other functions that read an index do.
+    /// Closes the index and its table, and releases the locks, as other functions that read an
+    /// index do.
     pub(super) fn close(self) {
         // SAFETY: `open` opened both with this lock, and this is the only place that closes them.
         unsafe {
@@ -120,7 +121,7 @@ fn access(table: pg_sys::Oid, needed: u32) -> pg_sys::AclResult::Type {
     unsafe { pg_sys::pg_class_aclcheck(table, pg_sys::GetUserId(), needed.into()) }
 }
 
-/// Refuses a table whose policies may hide rows from the user: counts and recalls are of all rows.
+/// Refuses a table whose policies may hide rows from the user: counts and recalls include all rows.
 fn refuse_hidden_rows(table: pg_sys::Oid) {
     // SAFETY: a look into the catalogs by number, for the current user, without an error where row
     // security is off.

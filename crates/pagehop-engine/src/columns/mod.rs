@@ -77,7 +77,7 @@ impl ColumnKind {
         }
     }
 
-    /// The kind of a name.
+    /// The kind with this name.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl ColumnKind {
         !matches!(self, Self::Text | Self::Tags | Self::Uuid)
     }
 
-    /// The number that stands for it on a page.
+    /// The number of the kind on a page.
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Bool => 1,
@@ -123,7 +123,7 @@ pub struct Column {
 /// A value of a column.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// There is none.
+    /// No value.
     Null,
     /// See [`ColumnKind::Bool`].
     Bool(bool),
@@ -165,7 +165,7 @@ impl Value {
     }
 }
 
-/// As errors show it: long text is cut.
+/// The form in errors: long text is cut.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -4,7 +4,8 @@ use super::tags::{self, TagSets};
 use super::{COLUMN_NAME_MAX, COLUMNS_MAX, Column, ColumnKind, Value, unknown};
 use crate::Error;
 
-/// Columns of tags among `columns`; of those before a column, the place of its set in a row's.
+/// Number of tag columns in `columns`. For the columns before one, that is the index of its set in
+/// the row.
 pub(crate) fn tag_columns(columns: &[Column]) -> usize {
     columns.iter().filter(|column| column.kind == ColumnKind::Tags).count()
 }
@@ -103,7 +104,7 @@ impl ColumnRows {
         self.payloads.as_deref()
     }
 
-    /// The tags of a row in a column of tags, if its word does not say them.
+    /// The tags of a row in a column of tags; empty if its word has them all.
     pub(crate) fn set_of(&self, row: usize, column: usize) -> &[u64] {
         self.sets(row).get(tag_columns(&self.columns[..column])).map_or(&[], Vec::as_slice)
     }
@@ -113,7 +114,7 @@ impl ColumnRows {
         tag_columns(&self.columns) > 0
     }
 
-    /// The tags of a row that its words do not say: a list for each column of tags.
+    /// The tags of a row that its words do not have: a list for each column of tags.
     pub(crate) fn sets(&self, row: usize) -> &[Vec<u64>] {
         self.sets.get(row).map_or(&[], Vec::as_slice)
     }
@@ -132,8 +133,8 @@ impl ColumnRows {
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] if the number of values is another, or a column cannot hold its value.
-    /// It names the row by its position.
+    /// [`Error::Argument`] if the number of values is not that of the columns, or a column cannot
+    /// hold its value. It names the row by its position.
     pub fn push(&mut self, values: &[Value]) -> Result<(), Error> {
         if values.len() != self.columns.len() {
             let (given, columns) = (values.len(), self.columns.len());
@@ -230,7 +231,7 @@ impl ColumnRows {
         self.len() == 0
     }
 
-    /// Refuses payloads of another number of rows than columns.
+    /// Refuses payloads if their number is not that of the rows.
     pub(crate) fn check_payloads(&self) -> Result<(), Error> {
         match &self.payloads {
             Some(payloads) if payloads.len() != self.len() => {
@@ -278,7 +279,7 @@ impl ColumnRows {
         Ok(arranged)
     }
 
-    /// Which of the sets of a row belongs to each column of tags among `columns`.
+    /// For each column of tags among `columns`, the index of its set in a row.
     pub(crate) fn sets_of(&self, columns: &[Column]) -> Vec<Option<usize>> {
         let of_tags = |column: &&Column| column.kind == ColumnKind::Tags;
         let mine: Vec<&str> = self.columns.iter().filter(of_tags).map(|column| column.name.as_str()).collect();

@@ -23,8 +23,8 @@ const MANY: u64 = 1 << 63;
 const BITS: u64 = 63;
 const BITS_OF_TAG: usize = 3;
 
-/// The hashes of the tags of a row, ascending: one list for each column of tags, which is empty
-/// where the word of the set says all.
+/// The hashes of the tags of a row, ascending: one list for each column of tags. A list is empty if
+/// the word of the set has all of its tags.
 pub(crate) type TagSets = Vec<Vec<u64>>;
 
 /// The hash of a tag: 63 bits, and not 0.
@@ -86,7 +86,7 @@ pub(crate) fn word(set: &[u64]) -> u64 {
     }
 }
 
-/// Whether a word says all of its set.
+/// Whether a word has all tags of its set, so that nothing else need be read.
 #[inline]
 pub(crate) fn says_all(word: u64) -> bool {
     word & MANY == 0
@@ -107,26 +107,26 @@ fn bits(mut hash: u64) -> u64 {
     bits
 }
 
-/// What a posting in the tree of a column of tags says of its row's set.
+/// The two tags that a posting in the tree of a column of tags stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PostingTag {
-    /// The tag that it stands for: 0 for the empty set, the word of the set at the head of a chain;
-    /// `None` where there is no set.
+    /// The tag of the posting: 0 for the empty set, the word of the set at the head of a chain;
+    /// `None` if the row has no set.
     pub(crate) tag: Option<u64>,
     /// The tag of the next posting in a chain; 0 at its end, and without chains.
     pub(crate) next: u64,
 }
 
 impl PostingTag {
-    /// As a posting holds it.
+    /// The two fields of a posting.
     pub(crate) fn of_posting(self) -> (Option<u64>, u64) {
         (Some(self.tag.unwrap_or(0)), self.next)
     }
 }
 
-/// The postings of a row in the tree of a column of tags: one for each tag, or one. `set` has the
-/// tags that the word does not say. With `chains`, those of several tags are a chain, from that of
-/// the word.
+/// The postings of a row in the tree of a column of tags: one for each tag, and one for an empty or
+/// missing set. `set` has the tags that the word does not have. With `chains`, the postings of
+/// several tags form a chain, which begins at that of the word.
 pub(crate) fn posting_keys(word: Option<u64>, set: &[u64], chains: bool) -> Vec<PostingTag> {
     let one = |tag| PostingTag { tag, next: 0 };
     match word {

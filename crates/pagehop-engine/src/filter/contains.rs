@@ -1,4 +1,4 @@
-//! Conditions on tags: what the word of a set says of them, and what its tags say.
+//! Conditions on tags, tested with the word of a set or with its tags.
 
 use crate::columns::tags::{may_have, says_all};
 
@@ -6,21 +6,21 @@ use crate::columns::tags::{may_have, says_all};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TagsTest {
     pub(crate) column: usize,
-    /// Which of the sets of a row it is.
+    /// Index of the set among the sets of a row.
     pub(crate) set: usize,
     /// The hashes of the tags, ascending.
     pub(crate) hashes: Vec<u64>,
     pub(crate) is_in: bool,
 }
 
-/// How much is known of the sets of a row.
+/// What is known of the sets of a row, and what is tested.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sets<'a> {
-    /// Their words: a set may pass.
+    /// Only words are known: tests whether a set may pass.
     MayPass,
-    /// Their words: a set passes for certain.
+    /// Only words are known: tests whether a set passes for certain.
     Passes,
-    /// Their tags, where a word does not say them.
+    /// The tags are known that words do not have.
     Known(&'a [Vec<u64>]),
 }
 
@@ -36,7 +36,7 @@ impl TagsTest {
             Sets::Passes => !self.is_in && !may_be_in(),
             Sets::Known(sets) => {
                 let set = sets.get(self.set).map_or(&[][..], Vec::as_slice);
-                // The shorter list is walked, the longer one searched.
+                // Walks the shorter list, searches the longer one.
                 let (few, many) =
                     if set.len() < self.hashes.len() { (set, &*self.hashes) } else { (&*self.hashes, set) };
                 few.iter().any(|hash| many.binary_search(hash).is_ok()) == self.is_in

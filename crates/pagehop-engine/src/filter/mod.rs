@@ -24,15 +24,15 @@ pub const FILTER_DEPTH_MAX: usize = 64;
 /// A condition on a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Filter {
-    /// A column's value against another: the name of the column, how, and with what.
+    /// A column's value against another: the name of the column, the operator, the other value.
     Compare(String, Comparison, Value),
     /// A column's value is one of these.
     In(String, Vec<Value>),
     /// A column's value is missing.
     IsNull(String),
-    /// A column's set has one of these tags; without any, it has not.
+    /// A column's set has at least one of these tags; false for no tags.
     ContainsAny(String, Vec<String>),
-    /// A column's set has all of these tags; without any, it has.
+    /// A column's set has all of these tags; true for no tags.
     ContainsAll(String, Vec<String>),
     /// The row's id is one of these.
     Ids(Vec<u64>),
@@ -64,8 +64,8 @@ pub enum Comparison {
 }
 
 impl Filter {
-    /// The same filter with numbers of rows in place of text ids. `look` is told of each list of
-    /// ids whether they are texts; it returns the numbers of those that the index has.
+    /// The same filter with numbers of rows in place of text ids. `look` gets each list of ids, and
+    /// returns the numbers of those that the index has.
     ///
     /// # Errors
     ///

@@ -148,7 +148,7 @@ impl Parser<'_> {
         Ok(Filter::Compare(name, comparison, self.value()?))
     }
 
-    /// What follows CONTAINS.
+    /// Parses the operand of CONTAINS.
     fn contained(&mut self, name: String) -> Result<Filter, Error> {
         if self.takes("any")? {
             return Ok(Filter::ContainsAny(name, self.listed(Self::tag)?));
@@ -204,7 +204,7 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    /// Whether the next token is this word, which is then taken.
+    /// Consumes the next token if it is this word. Returns whether it was.
     fn takes(&mut self, word: &str) -> Result<bool, Error> {
         let is_next = matches!(self.peek()?, Token::Word(next) if next.eq_ignore_ascii_case(word));
         if is_next {
@@ -277,7 +277,7 @@ fn is_reserved(word: &str) -> bool {
     words.iter().any(|reserved| word.eq_ignore_ascii_case(reserved))
 }
 
-/// What is between quotes at the start of `rest`, and the length with the quotes.
+/// The text in quotes at the start of `rest`, and its length with the quotes.
 fn quoted(rest: &str, quote: char) -> Option<(String, usize)> {
     let (mut text, mut at) = (String::new(), 1);
     loop {
@@ -295,7 +295,8 @@ fn word_length(rest: &str) -> usize {
     rest.find(|next: char| !next.is_alphanumeric() && !matches!(next, '_' | '.' | '$')).unwrap_or(rest.len())
 }
 
-/// Digits, a point, an exponent; a sign at the start and after the exponent.
+/// Length of the number at the start: digits, a point, an exponent; a sign at the start and after
+/// the exponent.
 fn number_length(rest: &str) -> usize {
     let mut before = 'e';
     let ends = |next: char| {

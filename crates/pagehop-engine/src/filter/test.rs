@@ -1,4 +1,4 @@
-//! A filter over the columns of one index: names, kinds and NOT are resolved, and what is left are
+//! A filter over the columns of one index: names, kinds and NOT are resolved, and comparisons are
 //! ranges of keys.
 
 use super::contains::{Sets, TagsTest};
@@ -14,15 +14,15 @@ pub(crate) enum Test {
     Within { column: usize, ranges: Vec<(u64, u64)> },
     /// Whether a column's value is missing.
     Missing { column: usize },
-    /// Whether it is there.
+    /// Whether a column's value is present.
     Present { column: usize },
     /// Whether a column's set has one of some tags, or none of them.
     Tags(TagsTest),
     /// Whether the id is one of these, ascending.
     Ids { ids: Vec<u64>, is_in: bool },
-    /// Whether all are true; without any, it is.
+    /// Whether all parts are true; true without parts.
     And(Vec<Self>),
-    /// Whether one is true; without any, none is.
+    /// Whether one part is true; false without parts.
     Or(Vec<Self>),
 }
 
@@ -65,13 +65,13 @@ impl Test {
         }
     }
 
-    /// Whether it depends on tags.
+    /// Whether the test depends on tags.
     pub(crate) fn needs_tags(&self) -> bool {
         self.given(None) == Given::Tags
     }
 
-    /// What is left of it for a row that has `tag`, the hash of a tag, in a column. If that does
-    /// not depend on tags, [`Test::passes`] is right for the row.
+    /// What the answer for a row depends on if the row has `tag`, the hash of a tag, in a column.
+    /// If it does not depend on tags, [`Test::passes`] is exact for the row.
     pub(crate) fn given(&self, tag: Option<(usize, u64)>) -> Given {
         let all = |parts: &[Self], decided: Given, other: Given| {
             let parts: Vec<Given> = parts.iter().map(|part| part.given(tag)).collect();
@@ -98,7 +98,7 @@ impl Test {
         }
     }
 
-    /// Whether it depends on the row's id.
+    /// Whether the test depends on the row's id.
     pub(crate) fn needs_id(&self) -> bool {
         match self {
             Self::Ids { .. } => true,
@@ -108,8 +108,8 @@ impl Test {
     }
 }
 
-/// `negated` turns comparisons round, which is what NOT does in a logic of three values:
-/// comparisons with missing values stay neither true nor false.
+/// `negated` negates each comparison, which is NOT in a logic of three values: comparisons with
+/// missing values stay neither true nor false.
 fn compile(filter: &Filter, columns: &[Column], negated: bool, depth: usize) -> Result<Test, Error> {
     if depth == 0 {
         return Err(too_deep());
@@ -169,14 +169,14 @@ fn compile(filter: &Filter, columns: &[Column], negated: bool, depth: usize) -> 
     })
 }
 
-/// What is left of a test when something is known of a row.
+/// What the answer of a test depends on when a tag of the row is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Given {
     True,
     False,
-    /// It depends on the id and on values that the node has.
+    /// The answer depends on the id and on values that the node has.
     Values,
-    /// It depends on tags.
+    /// The answer depends on tags.
     Tags,
 }
 
@@ -204,7 +204,7 @@ fn find(columns: &[Column], name: &str) -> Result<(usize, ColumnKind), Error> {
     Ok((at, columns[at].kind))
 }
 
-/// Whether a set has one of the tags of `test`, or none of them if it says so.
+/// Whether a set has one of the tags of `test`, or none of them if `is_in` is false.
 fn contains_any(test: TagsTest) -> Test {
     match test.hashes.is_empty() {
         true if test.is_in => Test::Or(Vec::new()),
@@ -213,7 +213,7 @@ fn contains_any(test: TagsTest) -> Test {
     }
 }
 
-/// Whether a set has all of them, or lacks one.
+/// Whether a set has all tags of `test`, or lacks one if `is_in` is false.
 fn contains_all(test: TagsTest) -> Test {
     let TagsTest { column, set, is_in, .. } = test;
     let each = test.hashes.iter().map(|hash| Test::Tags(TagsTest { column, set, hashes: vec![*hash], is_in }));
@@ -243,8 +243,8 @@ fn of_column(name: &str, error: Error) -> Error {
     }
 }
 
-/// The ranges of keys that compare so with a value. A comparison with a missing value is never
-/// true.
+/// The ranges of keys for which the comparison with a value is true. A comparison with a missing
+/// value is never true.
 fn ranges(kind: ColumnKind, comparison: Comparison, value: &Value) -> Result<Vec<(u64, u64)>, Error> {
     use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
     if kind == ColumnKind::Tags {
@@ -435,7 +435,7 @@ mod tests {
                 let values = RowValues(rows.row(0));
                 let found = test.passes_with(id, values, rows.sets(0));
                 assert_eq!(found, expected, "{filter:?} of {id} {row:?}");
-                // Words never say less than what may be, and never more than what is certain.
+                // `passes` has no false negatives, and `surely_passes` no false positives.
                 assert!(!expected || test.passes(id, values), "{filter:?} of {id} {row:?}");
                 assert!(expected || !test.surely_passes(id, values), "{filter:?} of {id} {row:?}");
                 known += usize::from(test.surely_passes(id, values) == test.passes(id, values));
@@ -445,7 +445,7 @@ mod tests {
         assert!((20_000..40_000).contains(&known), "words decide {known} of 40,000");
     }
 
-    /// What is left of a test for a row that has a tag is the answer of the row.
+    /// `Test::given` for a tag of the row agrees with the answer for the row.
     fn given(test: &Test, id: u64, row: &[Value], rows: &ColumnRows) {
         for column in [3, 4] {
             let Value::Tags(tags) = &row[column] else { continue };

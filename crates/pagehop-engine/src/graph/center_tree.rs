@@ -1,4 +1,5 @@
-//! Centers in up to two levels, so that rows find the nearest of very many without comparing all.
+//! Centers in up to two levels, so that a row finds its nearest center without a comparison with
+//! all.
 //!
 //! The number of leaves grows with the rows. One level of centers would compare every row with
 //! every center, which is quadratic in rows: at ten million rows it would take as long as all the
@@ -25,7 +26,7 @@ pub(crate) struct CenterTree {
 
 struct Cell {
     centers: Codes,
-    /// Number of its first center.
+    /// Number of the cell's first center.
     first: u32,
 }
 
@@ -56,7 +57,7 @@ impl CenterTree {
         }
         let mut first = 0;
         let cells = members.into_iter().enumerate().map(|(cell, members)| {
-            // A cell that no row of the sample is nearest to has its own center.
+            // A cell without rows of the sample gets one center: its own.
             let members = if members.is_empty() { None } else { Some(sample.gather(members.into_iter())) };
             let centers = match members {
                 Some(members) => {

@@ -17,9 +17,8 @@ pub(crate) struct CandidateList {
     equals_max: usize,
     /// All entries before this one are expanded.
     first_open: usize,
-    /// Keys that were inserted, each at a place that follows from the key, where a later one may
-    /// replace it. Most candidates that are offered are here already, and looking there is faster
-    /// than a binary search.
+    /// Direct-mapped cache of inserted keys; a later key may overwrite an earlier one. It has most
+    /// candidates that are offered, and a look-up is faster than a binary search.
     recent: Vec<u64>,
 }
 
@@ -96,7 +95,7 @@ impl CandidateList {
         from_there.take_while(move |candidate| candidate.0 == estimate).map(|candidate| candidate.1)
     }
 
-    /// Whether the candidate was inserted before, as far as is known without a search of the list.
+    /// Whether the cache knows that the candidate was inserted before. `false` says nothing.
     #[inline]
     pub(crate) fn took_lately(&self, estimate: f32, id: u32) -> bool {
         self.took(entry(estimate, id))
@@ -156,8 +155,8 @@ impl CandidateList {
         candidate: impl Fn(usize) -> Option<(f32, u32)>,
         mut rejected: impl FnMut(f32, u32),
     ) {
-        // Those that were inserted before are left out without a branch for each, which no CPU
-        // could predict.
+        // Skips candidates that were inserted before without a branch for each, which no CPU could
+        // predict.
         let mut new = [0; DEGREE_MAX];
         let mut count = 0;
         while which != 0 {

@@ -35,7 +35,7 @@ pub(crate) fn key_distance(key: u64) -> f32 {
 /// The sorted [keys](key) of `ids` by their distance from `row`.
 pub(crate) fn keys_of(codes: &Codes, row: usize, ids: &[u32]) -> Vec<u64> {
     let distance = |(at, id): (usize, &u32)| {
-        // Codes are spread over memory, and a distance takes less time than to fetch one.
+        // Codes are spread over memory: fetching one takes longer than computing a distance.
         if let Some(next) = ids.get(at + KEYS_AHEAD) {
             codes.prefetch_hi(*next as usize);
         }

@@ -4,8 +4,8 @@
 //! it, by a factor of `alpha`, than the node is. The kept neighbors point in many directions, so a
 //! greedy walk makes progress. This is algorithm 2 of the DiskANN paper (Subramanya et al. 2019),
 //! with two differences. Equal distances are ordered by id, so a build is reproducible. Free slots
-//! are filled: a page has space for `degree` edges whether they are used or not. Dropped candidates
-//! fill them that a more tolerant `alpha` keeps, then the nearest of the others.
+//! are filled: a page has space for `degree` edges whether they are used or not. First come dropped
+//! candidates that a more tolerant `alpha` keeps, then the nearest of the others.
 
 use super::{key_distance, key_id};
 use crate::quantize::codes::Codes;
@@ -14,9 +14,9 @@ use crate::quantize::codes::Codes;
 /// hundreds of dimensions any other than 1 needs more hops (`docs/decisions/0012-hard-data.md`). In
 /// few dimensions few candidates would be kept, and all edges would be short.
 ///
-/// The second fills slots that are left. Where all rows have a few near rows in common, as under L2
-/// the short ones are near all others, three edges of 32 are kept, and the nearest of the others
-/// lead to the same place. Under the inner product a factor of distances has no meaning.
+/// The second fills the slots that are left. If all rows share a few near rows, the first keeps
+/// three edges of 32, and the nearest of the others lead to the same place. Under L2, short rows
+/// are such rows. Under the inner product a factor of distances has no meaning.
 fn alphas_sq(inner_dim: usize, filled_sq: Option<f32>) -> &'static [f32] {
     match filled_sq {
         Some(_) => &[1.0],
@@ -30,12 +30,13 @@ pub(crate) fn alpha_sq(inner_dim: usize, filled_sq: Option<f32>) -> f32 {
     alphas_sq(inner_dim, filled_sq)[0]
 }
 
-/// How much more tolerant the second is.
+/// Ratio between the second of [`alphas_sq`] and the first.
 const TOLERANCE: f32 = 1.5;
 
 /// When a neighbor covers a candidate, so that the candidate gets no edge.
 pub(crate) struct Cover<'a> {
-    /// Of the candidates. A candidate without a code, beyond them, is neither covered nor covers.
+    /// Codes of the candidates. A candidate beyond them has no code: it covers none, and none
+    /// covers it.
     pub(crate) codes: &'a Codes,
     /// Squared norm of the node.
     pub(crate) norm_sq: f32,

@@ -10,7 +10,7 @@ use super::Adjacency;
 use crate::Error;
 use std::collections::VecDeque;
 
-/// Rows between two looks.
+/// Rows between two calls of `look`.
 const LOOK_ROWS: usize = 1 << 16;
 
 /// Makes every row reachable from `entries`. Returns the number of rows that were attached. `look`

@@ -20,10 +20,10 @@ pub(crate) struct Walker<'a> {
     pub(crate) codes: &'a Codes,
     estimator: Estimator,
     list: CandidateList,
-    /// Rows that this walk has scored, each at a place that follows from its number, where a later
-    /// one may replace it. Two of three neighbors of a node were scored before.
+    /// Direct-mapped cache of scored rows; a later row may overwrite an earlier one. Two of three
+    /// neighbors of a node were scored before.
     scored: Vec<u32>,
-    /// The neighbors of a node that were not.
+    /// Neighbors of the current node that were not scored yet.
     fresh: Vec<u32>,
     gathered: Vec<u8>,
 }
@@ -88,8 +88,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Estimates the distance to those of `rows` that were not scored yet, and inserts them into
-    /// the list. To leave out the others changes nothing: they are in the list, or worse than its
-    /// last.
+    /// the list. The others need no second score: they are in the list, or worse than its last.
     fn score(&mut self, rows: &[u32]) {
         let mut fresh = std::mem::take(&mut self.fresh);
         fresh.clear();

@@ -2,8 +2,8 @@
 //!
 //! Pages of the map may be newer than a reader's snapshot, and those of one commit become visible
 //! one after the other. Only a split moves ids between pages of the map, and every split adds a
-//! page, which is counted before the pages that lost ids are visible. So what one way through the
-//! map found counts if the number of pages is that of the newest commit, before and after.
+//! page, which is counted before the pages that lost ids are visible. So a look-up in the map
+//! counts if the number of pages is that of the newest commit before and after it.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ const TRIES_MAX: usize = 1_000_000;
 /// Nodes whose pages are being read while those before them are decoded.
 pub(crate) const AHEAD: usize = 16;
 
-/// What became of a row.
+/// The outcome of a look-up of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Looked<T> {
     Row(T),
@@ -38,8 +38,8 @@ pub(crate) fn expect_ids<I: RowId>(newest: &Newest) -> Result<(), Error> {
     row_ids::check_kind(newest.known().meta.id_kind, I::KIND)
 }
 
-/// What `look` finds in the newest state, when no commit became visible at the same time and it
-/// finds something.
+/// The result of `look` in the newest state, once it finds something and no commit became visible
+/// at the same time.
 pub(crate) fn settled<P: Pages, T>(
     pages: &P,
     newest: &Newest,
@@ -48,9 +48,9 @@ pub(crate) fn settled<P: Pages, T>(
     looked_up(pages, newest, true, look)
 }
 
-/// What `look` finds in the newest state. If it goes `by_map`, no commit may become visible in the
-/// time. Nodes that a search found stay where they are as long as a reader sees their rows; so they
-/// are read also where a writer died while it showed a commit.
+/// The result of `look` in the newest state. If it goes `by_map`, no commit may become visible
+/// during the call. Nodes that a search found stay where they are as long as a reader sees their
+/// rows; so they are read even if a writer died while it showed a commit.
 pub(crate) fn looked_up<P: Pages, T>(
     pages: &P,
     newest: &Newest,

@@ -1,4 +1,4 @@
-//! What an index says of itself.
+//! Facts about an index: its info and its calibration.
 
 use crate::index::open::Index;
 use crate::index::search::plan::{audited, calibrated};

@@ -26,9 +26,9 @@ pub(crate) struct Model {
     pub(crate) coarse: CoarseCodes,
     /// Where searches begin. Insertions add others to those on pages.
     pub(crate) landmarks: Landmarks,
-    /// How many insertions had added when these were read.
+    /// The number of landmarks that insertions had added when these were read.
     landmarks_made: u32,
-    /// The same in copies with other landmarks.
+    /// Equal in copies of the model with other landmarks.
     identity: Arc<()>,
 }
 
@@ -48,18 +48,18 @@ impl Model {
         Ok(Self { space, centroids, coarse, landmarks, landmarks_made, identity })
     }
 
-    /// Whether both encode rows alike, because one is a copy of the other.
+    /// Whether both models encode rows in the same way, because one is a copy of the other.
     pub(crate) fn encodes_as(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.identity, &other.identity)
     }
 
-    /// Whether it is time to read the landmarks again, since others were added.
+    /// Whether enough landmarks were added that they should be read again.
     pub(crate) fn lacks_landmarks(&self, meta: &Meta) -> bool {
         let missing = meta.change.landmarks_made.wrapping_sub(self.landmarks_made) as usize;
         missing >= MISSING_MIN.max(self.landmarks.len() / MISSING_SHARE)
     }
 
-    /// The same model with the landmarks that there are now.
+    /// The same model with the current landmarks.
     ///
     /// # Errors
     ///
@@ -78,7 +78,7 @@ const LANDMARKS_RESERVED_MAX: usize = 1 << 16;
 
 /// Reads all landmarks, except those on pages that `meta` does not know yet.
 fn read_landmarks(meta: &Meta, reader: &mut impl Reader) -> Result<Landmarks, Error> {
-    // The meta page may be damaged, so memory for what it counts is not taken at once.
+    // The meta page may be damaged, so its count does not decide how much memory is taken at once.
     let count = LANDMARKS_RESERVED_MAX.min(meta.change.landmarks as usize);
     let mut lists = LandmarkLists::new(meta.layout.edge, meta.centroids, count);
     landmark_pages::scan(meta, reader, |_, found| {

@@ -9,7 +9,7 @@ use crate::page::{Pages, Reader};
 use crate::row_ids::{self, RowId};
 use crate::{BODY_BYTES, Error, Hit, SearchResult};
 
-/// The payload of each row, in order; `None` of a row without one.
+/// The payload of each row, in order; `None` for a row without one.
 pub type Payloads = Vec<Option<Vec<u8>>>;
 
 /// How often a search is repeated because its rows were replaced before their payloads were read.
@@ -94,9 +94,9 @@ impl<P: Pages> Index<P> {
         self.search_and(search, |result| self.payloads_of(result))
     }
 
-    /// The result of `search`, and what `read` finds of its rows, such as their
-    /// [text ids](Index::text_ids_of) and [payloads](Index::payloads_of). Repeats the search while
-    /// `read` finds nothing, because other commits replace or delete these rows in between.
+    /// The result of `search`, and the result of `read` for its rows, such as their [text
+    /// ids](Index::text_ids_of) and [payloads](Index::payloads_of). Repeats the search while `read`
+    /// finds nothing, because other commits replace or delete these rows in between.
     ///
     /// # Errors
     ///
@@ -115,8 +115,8 @@ impl<P: Pages> Index<P> {
         Err(Error::busy("rows were replaced too often between search and read; try again"))
     }
 
-    /// What `read` finds at the places of the payloads of rows that a search found; `None` if one
-    /// of the rows was replaced or deleted since.
+    /// The result of `read` for the places of the payloads of rows that a search found; `None` if
+    /// one of the rows was replaced or deleted since.
     fn read_of<T>(
         &self,
         result: &SearchResult,
@@ -125,7 +125,7 @@ impl<P: Pages> Index<P> {
         let mut all = Vec::with_capacity(result.hits.len());
         for part in result.hits.chunks(AHEAD) {
             let found = looked_up(self.pages(), self.newest(), false, |state, reader| {
-                // Rows of a graph that was trained later do not say when they were added.
+                // Rows of a graph that was trained later do not have the commits that added them.
                 if state.meta.change.retired_at > result.snapshot {
                     return Ok(Some(None));
                 }
@@ -192,7 +192,7 @@ fn payload_of_id<I: RowId>(
     })
 }
 
-/// The payload of the user in a place that a node names.
+/// The user's payload at a place that a node names.
 fn read_payload(state: &State, reader: &mut impl Reader, place: PayloadPlace) -> Result<Option<Vec<u8>>, Error> {
     let bytes = payload::read(reader, place)?;
     Ok(state.meta.record_shape().decode(place, &bytes)?.payload.map(<[u8]>::to_vec))

@@ -15,17 +15,18 @@ use crate::page::pending_list::{self, Pending};
 use crate::page::{PageId, Reader};
 
 /// The list as a map, as far as this process has read it. It only grows: once entries leave the
-/// list, another takes its place.
+/// list, a new map replaces it.
 #[derive(Debug)]
 pub(crate) struct PendingMap {
-    /// The meta page's number of the time that entries left the list last.
+    /// The meta page's `pending_since` when this map began: it changes when entries leave the list.
     since: u64,
     known: RwLock<Known>,
 }
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The page read last, the first of the list then, and how many of its entries were.
+    /// The page that was read last, which was then the first of the list, and the number of its
+    /// entries that were read.
     first: u32,
     count: usize,
     row_ids: HashMap<NodeId, Vec<u64>, BuildHasherDefault<NodeHasher>>,
@@ -49,7 +50,7 @@ impl PendingMap {
         Ok(Some(pending))
     }
 
-    /// Reads what came since, in the list that begins at page `first`.
+    /// Reads the entries that were added since, in the list that begins at page `first`.
     pub(crate) fn catch_up(&self, reader: &mut impl Reader, first: u32) -> Result<(), Error> {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let known = &mut *known;
@@ -72,7 +73,7 @@ impl PendingMap {
         Ok(())
     }
 
-    /// The row ids that wait for `node`, but for those that it has.
+    /// The row ids that wait for `node`, except those that it has.
     pub(crate) fn of(&self, node: NodeId, named: &[u64]) -> Vec<u64> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let row_ids = known.row_ids.get(&node).map_or(&[][..], Vec::as_slice);

@@ -18,13 +18,13 @@ use crate::{BuildOptions, BuildReport, CreateOptions, EachChunk, Error, IdKind, 
 /// Rows of a chunk.
 const CHUNK_ROWS: usize = 4096;
 
-/// The rows of one snapshot, which the reader keeps from vacuum as long as it lives.
+/// The rows of one snapshot. The reader holds the snapshot, so vacuum keeps the rows.
 struct LivingRows<'s, R> {
     state: &'s State,
     pages: Range<u32>,
     reader: R,
     columns: ColumnRows,
-    /// How many there are, once they were surveyed.
+    /// The number of rows, once they are surveyed.
     rows: Option<u64>,
     /// Largest distance of a vector that is read from the vector that the user gave.
     error: f32,
@@ -160,7 +160,7 @@ impl<P: Pages> Index<P> {
     ///
     /// Costs as much as a [`build`](crate::build) within `memory_bytes` and on `threads` threads.
     /// An index that keeps no vectors is built over what [`Index::vectors`] returns, so each code
-    /// is once more off by as much as a code of a vector is.
+    /// has the error of two encodings.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Rows by their id: which there are, and their vectors.
+//! Rows by their id: ids in order, and vectors.
 
 use crate::index::find::{AHEAD, Looked, expect_ids, find, find_id, root, settled, text_of};
 use crate::index::open::Index;
@@ -31,9 +31,10 @@ impl<P: Pages> Index<P> {
         Ok(ids)
     }
 
-    /// Some text ids, about `count`, in an internal order: those from `first` on, which is 0 at the
-    /// beginning, and then what the call before returned with its ids. That is `None` at the end.
-    /// Rows that are in the index all the time are found, each once. Reads about two pages a row.
+    /// Some text ids, about `count`, in an internal order: those from `first` on. `first` is 0 at
+    /// the beginning, and then the number that the call before returned with its ids, which is
+    /// `None` at the end. Rows that are in the index all the time are found, each once. Reads about
+    /// two pages a row.
     ///
     /// # Errors
     ///

@@ -98,13 +98,13 @@ impl State {
     }
 }
 
-/// What was read last of the graph that is being made beside that of an index. It is remembered,
-/// since a model takes milliseconds to read.
+/// The state of the graph that is made beside the graph of an index, as it was read last. It is
+/// kept, since reading a model takes milliseconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ShadowState(Arc<RwLock<Option<Arc<State>>>>);
 
 impl ShadowState {
-    /// The current state, by a reader that has the meta page of that graph for page 0.
+    /// Reads the current state, with a reader that has the meta page of that graph for page 0.
     pub(crate) fn read(&self, reader: &mut impl Reader) -> Result<State, Error> {
         let known = self.known();
         let state = State::read(reader, known.as_deref())?;

@@ -1,4 +1,4 @@
-//! The bytes of what was measured: where a calibration and an audit are on the meta page.
+//! The bytes of measurements: where a calibration and an audit are on the meta page.
 
 use crate::Error;
 use crate::calibration::{CalibratedK, Calibration, KS, RECALLS, Setting};
@@ -57,7 +57,7 @@ pub(crate) fn read(body: &[u8]) -> Result<Option<Calibration>, Error> {
     }
     let entries: Vec<_> = (0..entries).map(|_| read_k(&mut fields)).collect::<Result<_, _>>()?;
     if !entries.is_sorted_by(|a, b| a.k < b.k) {
-        return Err(Error::corrupt(PageId(0), "what it is calibrated for is not in order"));
+        return Err(Error::corrupt(PageId(0), "the calibrated values of k are not ascending"));
     }
     let far = Fields::at(body, FAR_AT).f32();
     let far = if far > 0.0 { far } else { f32::INFINITY };

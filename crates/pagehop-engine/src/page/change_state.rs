@@ -1,4 +1,4 @@
-//! What the meta page says of changes: lists, counts, and the graphs that pages belong to.
+//! The part of the meta page about changes: lists, counts, and the graphs that pages belong to.
 
 use crate::Error;
 use crate::ids::{NodeId, PageId};
@@ -6,40 +6,41 @@ use crate::page::fields::{Fields, FieldsMut};
 use crate::page::kind::{self, GRAPHS, PageKind, known_kind};
 use crate::page::layout::FreeLink;
 
-/// How far another graph is, which will replace that of the index.
+/// The state of a graph that will replace the graph of the index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Making {
-    /// There is none.
+    /// No such graph is being made.
     #[default]
     None = 0,
-    /// A writer makes it while it is alone. If there is no such writer, it is never finished.
+    /// A writer makes the graph while it is the only writer. If that writer is gone, the graph is
+    /// never finished.
     Alone = 1,
-    /// It is made beside other writers.
+    /// The graph is made beside other writers.
     Beside = 2,
-    /// The same, and each row that is inserted goes there, too.
+    /// The same, and each row that is inserted goes into that graph, too.
     Joined = 3,
 }
 
 /// Numbers of graphs, modulo [`GRAPHS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GraphNumbers {
-    /// The graph of the index.
+    /// The graph that searches use.
     pub(crate) current: u8,
-    /// The number given out last.
+    /// The number that was given out last.
     pub(crate) last: u8,
     /// Pages below `retired_end` may have the numbers from this one to `last`.
     pub(crate) oldest: u8,
 }
 
 impl GraphNumbers {
-    /// The number of the next graph; `None` as long as pages may have it.
+    /// The number of the next graph; `None` as long as pages may have that number.
     pub(crate) fn next(self) -> Option<u8> {
         let next = (self.last + 1) % GRAPHS;
         (next != self.oldest).then_some(next)
     }
 
-    /// Refuses a page of a graph that never was.
+    /// Refuses a page of a graph that does not exist.
     ///
     /// # Errors
     ///
@@ -54,7 +55,7 @@ impl GraphNumbers {
     }
 }
 
-/// What changes keep account of.
+/// The counts and lists that changes maintain.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ChangeState {
     /// Number of the last commit; 0 after a bulk build. Under [`IdKind::HostOwned`] the number of
@@ -80,14 +81,14 @@ pub(crate) struct ChangeState {
     /// Rows whose vector duplicates an earlier row's. `rows - equal_rows` is the number of distinct
     /// vectors; deleted duplicates are still counted.
     pub(crate) equal_rows: u64,
-    /// Rows added and rows deleted since then; a replaced row is both.
+    /// Rows added and rows deleted since the model was trained; a replaced row counts as both.
     pub(crate) added_rows: u64,
     pub(crate) deleted_rows: u64,
-    /// Two numbers of the caller's, changed by the commits that say so.
+    /// Two numbers of the caller, which a commit sets if it has new ones.
     pub(crate) mark: [u64; 2],
     /// Pages from 1 up to this belong to a graph that was replaced by commit `retired_at`; 0 if
-    /// none do. Under [`IdKind::HostOwned`] those of them that are empty, or of another graph than
-    /// `graph`.
+    /// none do. Under [`IdKind::HostOwned`] only the pages among them that are empty, or of another
+    /// graph than the current one.
     pub(crate) retired_end: u32,
     pub(crate) retired_at: u64,
     /// Under [`IdKind::HostOwned`]: the page that is the meta page of the graph that is being made
@@ -98,15 +99,16 @@ pub(crate) struct ChangeState {
     pub(crate) reserved: [u32; 2],
     /// Numbers of graphs; 0 unless [`IdKind::HostOwned`].
     pub(crate) numbers: GraphNumbers,
-    /// How far the making of another graph is. Only hosts that make each step durable by itself
-    /// have one that is not finished.
+    /// The state of another graph that is being made. Only hosts that make each step durable by
+    /// itself can have an unfinished one.
     pub(crate) making: Making,
     /// First page of the list of pending row ids; 0 if there is none.
     pub(crate) pending_head: u32,
-    /// `commit` of the time that entries left that list last.
+    /// `commit` when entries last left that list.
     pub(crate) pending_since: u64,
-    /// How far the vectors that the model was trained on may be, in the user's space, from those
-    /// that the user gave: some were read back from codes. Under cosine of vectors of length 1.
+    /// Largest distance, in the user's space, between a vector that the model was trained on and
+    /// the one that the user gave: some were read back from codes. Under cosine, vectors have
+    /// length 1.
     pub(crate) recoded_error: f32,
     /// Inner product: largest squared norm, above `norm_sq_max`, of the rows that were added since
     /// the model was trained; 0 if there is none.
@@ -225,7 +227,7 @@ impl ChangeState {
 
     /// Begins another graph; its pages get the number that this returns. If it is made beside
     /// others, pages are `reserved` for it, of which the first is its root. `None` if there is no
-    /// free number: pages of too many graphs wait for readers.
+    /// free number: readers still use the pages of too many earlier graphs.
     pub(crate) fn begin_graph(&mut self, reserved: Option<[u32; 2]>) -> Option<u8> {
         self.numbers.last = self.numbers.next()?;
         (self.making, self.shadow) = (Making::Alone, 0);
@@ -237,15 +239,15 @@ impl ChangeState {
         Some(self.numbers.last)
     }
 
-    /// Gives up the graph that is being made. What there is of it becomes free with pages of
-    /// retired graphs, which end at `end`. No other writer is at the index.
+    /// Gives up the graph that is being made. Its pages become free with those of retired graphs,
+    /// which end at `end`. There must be no other writer.
     pub(crate) fn abandon_graph(&mut self, end: u32) {
         (self.making, self.shadow) = (Making::None, 0);
         self.retired_end = self.retired_end.max(end);
     }
 
-    /// Makes the graph that was made that of the index, which was `before`. Pages up to `end` are
-    /// those of both.
+    /// Makes the finished graph the graph of the index. `before` is the state of the old one. Pages
+    /// up to `end` belong to either graph.
     pub(crate) fn show_graph(&mut self, before: &Self, end: u32, commit: u64) {
         let GraphNumbers { last, oldest, .. } = before.numbers;
         self.numbers = GraphNumbers { current: last, last, oldest };
@@ -254,7 +256,7 @@ impl ChangeState {
         self.reserved = before.reserved;
     }
 
-    /// Notes that no page below `retired_end` is of another graph any more.
+    /// Notes that all pages below `retired_end` that are in use belong to the current graph.
     pub(crate) fn end_sweep(&mut self) {
         self.retired_end = 0;
         self.numbers.oldest = self.numbers.current;

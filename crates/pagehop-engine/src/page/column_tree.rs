@@ -17,7 +17,7 @@ const COUNT_AT: usize = 2;
 const KEYS_AT: usize = 40;
 const KEY_BYTES: usize = 16;
 const CHILDREN_AT: usize = KEYS_AT + KEY_BYTES * CHILDREN_MAX;
-/// Levels that 2^32 pages can need, and then some: a longer way is a circle.
+/// More levels than 2^32 pages can need: a longer path is a circle.
 pub(super) const DEPTH_MAX: usize = 8;
 /// Leaves that are prefetched.
 const LEAVES_AHEAD: usize = 16;
@@ -61,13 +61,13 @@ impl<'a> Inner<'a> {
         PageId(u32::from_le_bytes(self.0[CHILDREN_AT..].as_chunks().0[index]))
     }
 
-    /// Which child leads to `key`.
+    /// The position of the child that leads to `key`.
     pub(super) fn way(self, key: PostingKey) -> usize {
         let keys: &[[u8; KEY_BYTES]] = self.0[KEYS_AT..CHILDREN_AT].as_chunks().0;
         keys[..self.count() - 1].partition_point(|other| PostingKey(u128::from_le_bytes(*other)) <= key)
     }
 
-    /// The children with the least key below each; that of the first is not known.
+    /// The children with the least key below each; the least key of the first is not known.
     pub(super) fn children(self) -> Vec<(PostingKey, PageId)> {
         let keys = std::iter::once(PostingKey::LEAST).chain(self.keys());
         keys.enumerate().map(|(at, key)| (key, self.child(at))).collect()
@@ -90,8 +90,8 @@ pub(super) fn circles(page: PageId) -> Error {
 }
 
 impl Tree {
-    /// Takes the posting of a node out, of several that of its `tag`; `key` is its place. Returns
-    /// whether there was one.
+    /// Removes the posting of a node, or that of its `tag` if it has several; `key` is its place.
+    /// Returns whether there was one.
     ///
     /// # Errors
     ///
@@ -152,7 +152,7 @@ impl Tree {
             self.split_root(pages)?;
         }
         let mut page = self.root;
-        // A split costs a second look at its parent.
+        // After a split the parent is read again.
         for _ in 0..2 * DEPTH_MAX {
             let (at, child) = {
                 let reader = pages.reader();
@@ -306,13 +306,13 @@ impl Tree {
     }
 }
 
-/// Where a key is in a tree.
+/// The position of a key in a tree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
     pub(crate) leaf: PageId,
     /// Postings of the leaf before the key.
     pub(crate) less: usize,
-    /// The estimated share of all postings before it.
+    /// The estimated share of all postings before the key.
     pub(crate) share: f64,
     /// Estimated postings of the tree.
     pub(crate) postings: f64,

@@ -15,7 +15,7 @@ const STACK: Stack = Stack { kind: PageKind::Dead, name: "the list of dead nodes
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dead {
     pub(crate) node: NodeId,
-    /// Commit that took it out of its in-neighbors' edges; 0 before.
+    /// Commit that removed the node from its in-neighbors' edges; 0 before.
     pub(crate) unlinked: u64,
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn init(body: &mut [u8], next: u32) {
     STACK.init(body, next, 0);
 }
 
-/// What is in front of a page's entries.
+/// The head of a page, before its entries.
 ///
 /// # Errors
 ///

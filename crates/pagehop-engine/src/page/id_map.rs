@@ -1,8 +1,8 @@
 //! The map from row ids to nodes: a B+ tree whose leaves are not sorted.
 //!
-//! A row that comes or goes then changes twelve bytes of one leaf and not half of it, which is what
-//! a log pays for; a lookup scans the leaf, which is cheaper than the cache misses of getting
-//! there. Full pages are split on the way down, so that a split never needs more than its page, its
+//! So a row that is added or removed changes twelve bytes of one leaf and not half of it, which
+//! keeps the log small. A lookup scans the leaf, which is cheaper than the cache misses on the way
+//! to it. Full pages are split on the way down, so that a split never needs more than its page, its
 //! parent and the new pages: the preemptive splitting of Guibas and Sedgewick (1978). The root
 //! stays where it is. Pages are never merged: ids come back, and the map is a third of a percent of
 //! an index.
@@ -19,7 +19,7 @@ const ENTRIES_BUILT: usize = 610;
 const COUNT_AT: usize = 2;
 const KEYS_AT: usize = 40;
 const VALUES_AT: usize = KEYS_AT + 8 * ENTRIES_MAX;
-/// Levels that 2^32 pages can need, and then some: a longer way is a circle.
+/// More levels than 2^32 pages can need: a longer path is a circle.
 const DEPTH_MAX: usize = 8;
 
 const _: () = assert!(VALUES_AT + 4 * ENTRIES_MAX <= BODY_BYTES);
@@ -31,7 +31,7 @@ const _: () = assert!(VALUES_AT + 4 * ENTRIES_MAX <= BODY_BYTES);
 struct MapPage<'a>(&'a [u8]);
 
 impl<'a> MapPage<'a> {
-    /// The page, if that is what the bytes are.
+    /// The page, if the bytes are a page of the map.
     fn new(page: PageId, body: &'a [u8]) -> Result<Self, Error> {
         let map = Self(body);
         let is_map = matches!(kind(body), Some(PageKind::IdLeaf | PageKind::IdInner));
@@ -63,13 +63,13 @@ impl<'a> MapPage<'a> {
         u32::from_le_bytes(self.0[VALUES_AT..].as_chunks().0[index])
     }
 
-    /// Where a leaf holds `id`.
+    /// The position of `id` in a leaf.
     fn position(self, id: u64) -> Option<usize> {
         let id = id.to_le_bytes();
         self.keys().iter().position(|key| *key == id)
     }
 
-    /// Which child of an inner page leads to `id`.
+    /// The position of the child of an inner page that leads to `id`.
     fn child(self, id: u64) -> usize {
         self.keys().partition_point(|key| u64::from_le_bytes(*key) <= id)
     }
@@ -112,7 +112,7 @@ fn write_inner(body: &mut [u8], children: &[(u64, u32)]) {
     }
 }
 
-/// Puts `id` into the body of a leaf with room for it; the node it had before.
+/// Puts `id` into the body of a leaf with room for it. Returns the node that it had before.
 ///
 /// # Errors
 ///
@@ -134,7 +134,7 @@ pub(crate) fn put(page: PageId, body: &mut [u8], id: u64, node: NodeId) -> Resul
     Ok(None)
 }
 
-/// Takes `id` out of the body of a leaf; the node it had.
+/// Removes `id` from the body of a leaf. Returns the node that it had.
 pub(crate) fn remove(page: PageId, body: &mut [u8], id: u64) -> Result<Option<NodeId>, Error> {
     let leaf = leaf(page, body)?;
     let Some(at) = leaf.position(id) else { return Ok(None) };
@@ -170,7 +170,7 @@ pub(crate) fn find(reader: &impl Reader, root: PageId, id: u64) -> Result<(PageI
 
 /// The ids of one leaf.
 pub(crate) struct Leaf {
-    /// Those from the first on that was wanted, in order.
+    /// The ids from the requested one on, in order.
     pub(crate) ids: Vec<u64>,
     /// No leaf after this one has ids up to here.
     pub(crate) most: u64,
@@ -220,7 +220,7 @@ pub(crate) fn make_room<W: PagesMut>(pages: &mut W, root: PageId, id: u64) -> Re
             (child, PageId(map.value(child)))
         };
         if is_full(pages, next)? {
-            // Which half `id` belongs to is seen from the parent again.
+            // The parent is read again to see which half `id` belongs to.
             split_child(pages, page, child, next)?;
         } else {
             page = next;

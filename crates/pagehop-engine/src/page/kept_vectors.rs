@@ -2,8 +2,8 @@
 //! that a walk does not read them.
 //!
 //! A page of nodes names the place of the first vector of its slots; those of its other slots
-//! follow. So a slot of a node and the place of its vector belong together for good, and are free
-//! at the same time. The place is in bytes of the page's header that are unused otherwise.
+//! follow. So a slot and the place of its vector always belong together, and are free at the same
+//! time. The place is in bytes of the page's header that are unused otherwise.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -28,7 +28,7 @@ const PLACE_AT: usize = 8;
 /// whole pages of vectors, and so they share them.
 const GROUP_PAGES: u32 = 16;
 
-/// How the vectors of an index are kept.
+/// The shape of an index's kept vectors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeptShape {
     vectors: Vectors,
@@ -96,7 +96,7 @@ impl KeptShape {
         (self.pages(places.into()) as u32, places)
     }
 
-    /// The place of vector number `number` of those that begin on `first`.
+    /// The place of vector number `number`, counted from page `first`.
     pub(crate) fn place(&self, first: u32, number: u32) -> Place {
         let page = first.wrapping_add(number / self.per_page * self.pages_each);
         Place { page, number: (number % self.per_page) as u16 }
@@ -137,7 +137,7 @@ impl KeptShape {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if the page holds something else.
+    /// [`Error::Corrupt`] if the page is no page of vectors.
     pub(crate) fn write(page: PageId, body: &mut [u8], at: Range<usize>, part: &[u8]) -> Result<(), Error> {
         if kind(body) == Some(PageKind::Empty) {
             kind::clear(body, PageKind::Vectors);
@@ -236,7 +236,7 @@ pub(crate) fn rounded<'v>(
     Ok(Cow::Owned(rounded))
 }
 
-/// The distance of the metric between a query and a row, both as the user has them.
+/// The distance of the metric between a query and a row, both as the user gave them.
 pub(crate) fn distance(metric: Metric, query: &[f32], row: &[f32]) -> f32 {
     match metric {
         Metric::L2 => kernels::l2sq_f32(query, row),

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Pages never leave the chain as long as the graph is used, and a landmark is a hint. So readers
-//! need no snapshot of the chain: whatever they find in it was a landmark at some time.
+//! need no snapshot of the chain: every entry was a landmark at some time.
 
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ const FIXED_BYTES: usize = 16;
 /// Pages of the chain that are read ahead.
 const AHEAD: u32 = 16;
 
-/// What is in front of a page's landmarks.
+/// The head of a page, before its landmarks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LandmarkHead {
     /// Landmarks of the page.
@@ -52,7 +52,8 @@ pub(crate) fn pages(meta: &Meta, count: usize) -> u32 {
 }
 
 /// Writes the chain of a build, whose pages follow one another. Neighbors in `landmarks` go to
-/// different pages: a page that is used for others later takes landmarks of no region alone.
+/// different pages, so that no page has all landmarks of a region: insertions overwrite whole
+/// pages.
 pub(crate) fn write(meta: &Meta, landmarks: &[Landmark], sink: &mut dyn PageSink) -> Result<(), Error> {
     let (first, count) = (meta.change.landmarks_head, pages(meta, landmarks.len()));
     for at in 0..count {
@@ -106,8 +107,8 @@ pub(crate) fn push(meta: &Meta, page: PageId, body: &mut [u8], new: &Landmark) -
 }
 
 /// Passes each page of the chain with its landmarks to `each`. Pages that a build wrote follow one
-/// another, so they are read ahead; behind them are as many more as insertions have filled, which
-/// may be of something else and are then read for nothing.
+/// another, so they are read ahead; behind them, as many pages as insertions have filled are read
+/// ahead, too, which is of no use if they are of another kind.
 ///
 /// # Errors
 ///
@@ -146,7 +147,8 @@ pub(crate) fn scan(
     }
 }
 
-/// Where a build puts as many landmarks as there are now: behind the page of the entry points.
+/// The pages on which a build would put the present number of landmarks: those after the page of
+/// the entry points.
 fn pages_of_a_build(meta: &Meta) -> Range<u32> {
     let first = meta.change.entries_page.saturating_add(1);
     let end = first.saturating_add(pages(meta, meta.change.landmarks as usize));

@@ -19,11 +19,12 @@ pub(crate) const NODES_START: usize = 40;
 /// Bytes of a node before the values of its columns, which its edges follow.
 pub(super) const NODE_HEADER_BYTES: usize = 32;
 
-/// Nearest centroid of an edge's target; then its generation, and whether the edge is an anchor.
+/// Nearest centroid of an edge's target; then the target's generation, and whether the edge is an
+/// anchor.
 pub(super) type Origin = [u8; 2];
 
-/// Where a page of nodes says that it is in the list of pages with free slots, and which page
-/// follows.
+/// Offset of the byte that says whether a page of nodes is in the list of pages with free slots;
+/// the next page of the list follows it.
 const LISTED_AT: usize = 1;
 const NEXT_AT: usize = 4;
 

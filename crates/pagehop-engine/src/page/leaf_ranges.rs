@@ -1,5 +1,5 @@
-//! The leaves of a run in the tree of a column, before they are read: the inner pages above say
-//! which keys each has.
+//! The leaves of a run in the tree of a column, before they are read: the inner pages above give
+//! the range of keys of each.
 
 use super::column_tree::{DEPTH_MAX, Inner, Tree, circles};
 use super::kind::{PageKind, kind};
@@ -25,8 +25,8 @@ pub(crate) struct LeafRanges {
 }
 
 impl LeafRanges {
-    /// Every leaf that may have postings from `low` to `high`. Looks at one page of each
-    /// level, which `choose` chooses.
+    /// Every leaf that may have postings from `low` to `high`. `choose` selects the page of each
+    /// level whose kind is tested.
     ///
     /// # Errors
     ///
@@ -69,7 +69,7 @@ impl LeafRanges {
     }
 }
 
-/// Whether inner pages have as many children as they had. A split gives a child to an inner
+/// Whether inner pages still have the same number of children. A split adds a child to an inner
 /// page, or halves it.
 pub(crate) fn have_shape(reader: &mut impl Reader, inner: &[(PageId, usize)]) -> Result<bool, Error> {
     for (page, children) in inner {

@@ -1,4 +1,4 @@
-//! The meta page: what an index must know before it can read anything else.
+//! The meta page: the fields that must be known before any other page can be read.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(crate) const DIM_MAX: usize = 4096;
 const META_BYTES: usize = 240;
 /// Where the number of the last commit is.
 const COMMIT_AT: usize = 64;
-/// Where the bytes of the values of a row's columns are counted.
+/// Offset of the number of bytes that the values of a row's columns take.
 const COLUMN_BYTES_AT: usize = 60;
 
 /// Page 0.
@@ -50,13 +50,13 @@ pub(crate) struct Meta {
     pub(crate) has_tags: bool,
     /// Rows that a reader of snapshot `commit` sees; under [`IdKind::HostOwned`] live nodes.
     pub(crate) rows: u64,
-    /// Pages that exist at least.
+    /// Lower bound of the number of pages.
     pub(crate) page_count: u32,
     pub(crate) norm_sq_max: f32,
     pub(crate) change: ChangeState,
-    /// What was measured of it; outlives training.
+    /// The last calibration; it outlives training.
     pub(crate) calibration: Option<Arc<Calibration>>,
-    /// What was found when searches were measured last; outlives training.
+    /// The last audit; it outlives training.
     pub(crate) audit: Option<Audit>,
 }
 
@@ -95,8 +95,8 @@ impl Meta {
         KeptShape::new(self.vectors, self.dim, &self.layout)
     }
 
-    /// The pages of `count` that may be of the graph. If the host owns the rows, pages of other
-    /// graphs are among them.
+    /// The pages among the first `count` that may belong to the graph. If the host owns the rows,
+    /// pages of other graphs are among them.
     pub(crate) fn graph_pages(&self, count: u32) -> std::ops::Range<u32> {
         match self.id_kind {
             IdKind::HostOwned => 1..count.max(1),
@@ -104,7 +104,7 @@ impl Meta {
         }
     }
 
-    /// Whether it is a page of nodes of the graph.
+    /// Whether this is a page of nodes of the graph.
     #[inline]
     pub(crate) fn has_nodes(&self, body: &[u8]) -> bool {
         kind::is_of_nodes(body, self.change.numbers.current)
@@ -130,7 +130,7 @@ impl Meta {
         body
     }
 
-    /// Writes the page's body; what is beyond the fields stays.
+    /// Writes the page's body; bytes beyond the fields stay.
     pub(crate) fn write(&self, body: &mut [u8]) {
         let l = &self.layout;
         let metric = match self.metric {
@@ -296,7 +296,7 @@ impl Meta {
         Ok(())
     }
 
-    /// Whether a node names the place of a record.
+    /// Whether a node has the place of a record.
     pub(crate) fn has_places(&self) -> bool {
         self.keeps_payloads || self.record_shape() != RecordShape { tags: false, texts: false }
     }
@@ -307,7 +307,7 @@ impl Meta {
         self.has_tags && self.id_kind == IdKind::HostOwned
     }
 
-    /// What records hold.
+    /// The parts that records have.
     pub(crate) fn record_shape(&self) -> RecordShape {
         RecordShape { tags: self.has_tags && !self.has_tag_chains(), texts: self.id_kind == IdKind::Text }
     }

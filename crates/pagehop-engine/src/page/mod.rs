@@ -5,6 +5,17 @@
 //!
 //! Reading has two calls, so that prefetching needs no async: [`Reader::start`] prefetches a page,
 //! [`Reader::finish`] waits for it.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `mod.rs`, `scratch.rs` | the contract: pages, steps, sinks; temporary files of a build |
+//! | `fields.rs`, `kind.rs`, `stack.rs` | numbers on a page; the kind of a page; stacks of pages |
+//! | `meta.rs`, `change_state.rs`, `calibration.rs` | the meta page, and its parts about changes and measurements |
+//! | `layout.rs`, `node.rs` | the shape of nodes; one node |
+//! | `model_pages.rs`, `landmark_pages.rs` | the model and the entry points; landmarks |
+//! | `id_map.rs`, `dead_list.rs`, `pending_list.rs` | the map from row ids to nodes; dead nodes; row ids that wait for a node |
+//! | `columns_page.rs`, `column_tree.rs`, `leaf_ranges.rs`, `postings.rs` | columns; the tree of a column; the leaves of a run; postings |
+//! | `kept_vectors.rs`, `payload.rs`, `row_record.rs`, `text_record.rs` | kept vectors; payloads; the record of a row; its text id |
 
 pub(crate) mod calibration;
 mod change_state;
@@ -168,8 +179,8 @@ pub const STEP_PAGES: usize = 4;
 /// visible at its commit; PostgreSQL does so after each step. The engine is correct with both.
 ///
 /// A host may let several writers insert rows at the same time ([`PagesMut::is_shared`]). Each of
-/// their steps is atomic, and steps of others come in between. What a step changes on the strength
-/// of an earlier read, it compares with that read first.
+/// their steps is atomic, and steps of others come in between. A step that depends on an earlier
+/// read first compares the page with that read.
 pub trait PagesMut {
     /// The writer's view, which includes its own steps. Its snapshot is `u64::MAX`.
     type Reader<'w>: Reader
@@ -198,7 +209,7 @@ pub trait PagesMut {
     /// [`Error::Full`] if there is no space; [`Error::Io`] if the host cannot grow.
     fn allocate(&mut self, count: u32) -> Result<PageId, Error>;
 
-    /// As [`PagesMut::allocate`], also where others are at it; the pages are for
+    /// As [`PagesMut::allocate`], also while other writers allocate pages; the pages are for
     /// [`PagesMut::put`].
     ///
     /// # Errors
@@ -209,7 +220,7 @@ pub trait PagesMut {
     }
 
     /// Whether a page of zeros is one that [`PagesMut::allocate`] made and no step changed, and
-    /// surely not one whose content was lost. A host that does not know says `false`.
+    /// certainly not one whose content was lost. A host that does not know returns `false`.
     ///
     /// # Errors
     ///
@@ -239,8 +250,8 @@ pub trait PagesMut {
     /// Those of [`Reader::finish`]; those of `change`.
     fn step(&mut self, pages: &[PageId], change: ChangeStep<'_>) -> Result<(), Error>;
 
-    /// Called before pages are used again that readers with snapshots of `commit` or before may be
-    /// at, when there are none of those here. A host that has readers elsewhere tells them.
+    /// Called before pages are used again that readers with a snapshot of `commit` or before may
+    /// read, once this host has no such reader. A host with readers elsewhere informs them.
     ///
     /// # Errors
     ///
@@ -315,7 +326,7 @@ pub trait PageSink {
         Ok(PageId(1))
     }
 
-    /// Where the build may put rows aside that its memory has no room for. Without it, such a build
+    /// Where the build may put rows aside that its memory has no room for. If `None`, such a build
     /// is refused.
     fn scratch(&self) -> Option<&dyn Scratch> {
         None

@@ -14,7 +14,7 @@ pub(crate) const MODEL_START: usize = 16;
 const MODEL_BYTES_PER_PAGE: usize = BODY_BYTES - MODEL_START;
 const ENTRY_BYTES: usize = 8;
 
-/// Where a search may begin.
+/// A node at which a search may begin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) node: NodeId,
@@ -28,7 +28,7 @@ fn model_bytes(meta: &Meta) -> usize {
     4 * inner + meta.centroids * (4 + inner)
 }
 
-/// Pages that these take; the entry points lie on one more.
+/// Number of pages of the mean and the centroids; the entry points lie on one more.
 pub(crate) fn model_pages(meta: &Meta) -> u32 {
     model_bytes(meta).div_ceil(MODEL_BYTES_PER_PAGE) as u32
 }

@@ -21,8 +21,8 @@ pub(crate) const FLAGS_LIVE: u8 = 0xA1;
 /// Flags of a node whose row was deleted or replaced: it still leads searches on, and older
 /// snapshots see it.
 pub(crate) const FLAGS_DEAD: u8 = 0xA2;
-/// Flags of a dead node out of sight of every snapshot, whose slot waits until no reader can be at
-/// it. None of its edges is an anchor, and it needs none.
+/// Flags of a dead node that no snapshot sees, and whose slot is not free until no reader can visit
+/// it. It is no anchor parent, and no anchor leads to it.
 pub(crate) const FLAGS_UNLINKED: u8 = 0xA3;
 
 /// Generations that a slot has; then they begin again.
@@ -30,7 +30,7 @@ pub(crate) const GENERATIONS: u64 = 128;
 /// Bit of an edge's generation byte that makes it an anchor; generations have the others.
 const ANCHOR: u8 = 0x80;
 
-/// What a node says of itself.
+/// The header of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct NodeHeader {
     pub(crate) row_id: u64,
@@ -77,11 +77,12 @@ impl NodeHeader {
     }
 }
 
-/// Where an edge leads.
+/// The target of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) node: NodeId,
-    /// Generation of the slot when the edge was made: of any other, its target is gone.
+    /// Generation of the slot when the edge was made. If the slot has another one, the target is
+    /// gone.
     pub(crate) generation: u8,
     /// Whether the target relies on this edge to be found. It is not given up for a better one.
     pub(crate) anchor: bool,
@@ -171,14 +172,14 @@ impl<'a> NodeRef<'a> {
         (self.origins()[at][0], EdgeFactors::of_head(&self.heads()[at]))
     }
 
-    /// The code that an edge carries of its target.
+    /// The code of the target that is stored with an edge.
     pub(crate) fn edge_code(&self, at: usize) -> Vec<u64> {
         let mut code = vec![0; self.layout.edge.words()];
         edge::deinterleave(self.layout.edge, self.edges().codes, at, self.layout.degree, &mut code);
         code
     }
 
-    /// The vector that the own code stands for, in the inner space.
+    /// The vector that the own code decodes to, in the inner space.
     pub(crate) fn decode(&self, header: &NodeHeader, x: &mut Vec<f32>) {
         let mut values = vec![0; self.hi().len()];
         x.resize(self.hi().len(), 0.0);
@@ -228,8 +229,8 @@ impl<'a> NodeMut<'a> {
         NodeRef { layout: self.layout, bytes: self.bytes }
     }
 
-    /// Empties the slot for the next row, whose generation tells it from the last. What was behind
-    /// the header stays, which keeps the log small.
+    /// Empties the slot for the next row, which has another generation. The bytes behind the header
+    /// stay, which keeps the log small.
     pub(crate) fn free(&mut self) {
         let generation = self.as_ref().header().generation.wrapping_add(1) & !ANCHOR;
         self.set_header(&NodeHeader { flags: FLAGS_FREE, generation, ..NodeHeader::default() });
@@ -250,7 +251,7 @@ impl<'a> NodeMut<'a> {
         self.set_edge(to, &edge);
     }
 
-    /// Makes it one like others.
+    /// Makes an anchor an ordinary edge.
     pub(crate) fn clear_anchor(&mut self, slot: usize) {
         self.origins()[slot][1] &= !ANCHOR;
     }

@@ -42,18 +42,18 @@ pub(crate) struct PayloadPlace {
 }
 
 impl PayloadPlace {
-    /// As a node names it.
+    /// The place as the number that a node stores.
     pub(crate) fn key(self) -> u64 {
         u64::from(self.page.0) << 16 | u64::from(self.number)
     }
 
     pub(crate) fn of_key(key: u64) -> Self {
-        // A page beyond the end is refused by who reads it.
+        // The reader of the page refuses a page beyond the end.
         Self { page: PageId(u32::try_from(key >> 16).unwrap_or(u32::MAX)), number: key as u16 }
     }
 }
 
-/// What a record says of its payload.
+/// The content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PayloadRecord<'a> {
     pub(crate) length: usize,
@@ -84,7 +84,7 @@ pub(crate) fn write_part(body: &mut [u8], part: &[u8], next: u32) {
     body[FIRST_AT..FIRST_AT + part.len()].copy_from_slice(part);
 }
 
-/// A page of records without any.
+/// Makes a body a page of records without any.
 pub(crate) fn init(body: &mut [u8]) {
     kind::clear(body, PageKind::Payload);
     set_head(body, 0, BODY_BYTES);
@@ -94,7 +94,7 @@ pub(crate) fn init(body: &mut [u8]) {
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if the page holds something else, or a record is where none can be.
+/// [`Error::Corrupt`] if the page is no page of records, or a record is where none can be.
 pub(crate) fn entries(page: PageId, body: &[u8]) -> Result<Vec<(usize, usize)>, Error> {
     kind::expect_kind(page, body, PageKind::Payload)?;
     let (count, low) = head(body);
@@ -119,7 +119,7 @@ pub(crate) fn entries(page: PageId, body: &[u8]) -> Result<Vec<(usize, usize)>, 
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if there is none, or the page holds something else.
+/// [`Error::Corrupt`] if there is none, or the page is no page of records.
 pub(crate) fn read_record(place: PayloadPlace, body: &[u8]) -> Result<PayloadRecord<'_>, Error> {
     let bad = |what: &str| Error::corrupt(place.page, format!("payload {}: {what}", place.number));
     let entries = entries(place.page, body)?;
@@ -137,7 +137,7 @@ pub(crate) fn read_record(place: PayloadPlace, body: &[u8]) -> Result<PayloadRec
     Ok(PayloadRecord { length, parts, rest })
 }
 
-/// Bytes that another record, with its entry, may have.
+/// The room for another record and its entry, in bytes.
 ///
 /// # Errors
 ///
@@ -293,7 +293,7 @@ pub(crate) fn check_length(payload: &[u8]) -> Result<(), Error> {
     Err(Error::argument(what))
 }
 
-/// Pages of payloads of a new index, on their way into its sink.
+/// Writes pages of payloads of a new index to its sink.
 pub(crate) struct PayloadWriter<'s> {
     sink: &'s mut dyn PageSink,
     /// The page that is being filled, and the first of the list of pages with room.

@@ -1,9 +1,9 @@
 //! The pending list: new versions of rows whose vector did not change, until their nodes take them
 //! in.
 //!
-//! To name a version in its node would write a page for each. In this list hundreds share a page,
-//! and however many versions a row has had since, vacuum writes its node once. The idea is that of
-//! GIN's pending list, but nothing has to be sorted in: the node is known.
+//! Writing each version into its node would change a page for each. In this list hundreds share a
+//! page, and vacuum writes a node once for all new versions of its row. GIN's pending list is the
+//! model, but entries need no sorting: the node is known.
 //!
 //! A stack of pages (`stack.rs`) that count how many there are. An entry is a node and a row id.
 
@@ -48,7 +48,7 @@ pub(crate) fn init(body: &mut [u8], next: u32, depth: usize) {
     STACK.init(body, next, depth + 1);
 }
 
-/// What is in front of a page's entries.
+/// The head of a page, before its entries.
 ///
 /// # Errors
 ///
@@ -77,7 +77,7 @@ pub(crate) fn replace(page: PageId, body: &mut [u8], left: &[Pending]) -> Result
     STACK.replace(page, body, left.iter().map(|entry| (*entry).into()))
 }
 
-/// Takes a page of the list with its entries; says whether it wants the next.
+/// Takes a page of the list with its entries; returns whether to continue with the next page.
 pub(crate) type EachPage<'a> = &'a mut dyn FnMut(PageId, &[Pending]) -> Result<bool, Error>;
 
 /// Passes the pages of the list that begins at `first` to `each`, with their entries, until it says

@@ -1,13 +1,13 @@
-//! Postings: what a column's tree says of a row, and the leaves that hold postings.
+//! Postings: the entries of a column's tree, and the leaves that hold them.
 //!
-//! A posting has what an edge to the row's node would carry, and the values of all its columns. So
-//! a search reads one leaf, tests the filter and estimates the distances of about 80 rows, and
-//! reads the node pages of the nearest only: an inverted file with codes (Jegou et al. 2011), with
-//! the codes of RaBitQ.
+//! A posting has the content of an edge to the row's node, and the values of all its columns. So a
+//! search reads one leaf, tests the filter and estimates the distances of about 80 rows, and reads
+//! the node pages of the nearest only: an inverted file with codes (Jegou et al. 2011), with the
+//! codes of RaBitQ.
 //!
-//! Where nodes have no records, the postings of a row with several tags are a chain: that of its
-//! word names the first tag, and that of each tag the next, in ascending order. So the tags of a
-//! node can be found from its word.
+//! If nodes have no records, the postings of a row with several tags form a chain: that of its word
+//! names the first tag, and that of each tag the next, in ascending order. So the tags of a node
+//! can be found from its word.
 
 use super::kind::{self, PageKind, kind};
 use super::layout::NodeLayout;
@@ -48,8 +48,8 @@ impl PostingKey {
         (self.0 >> 32) as u8
     }
 
-    /// The first and the last place of rows with values from `low` to `high`; without them, of rows
-    /// without a value.
+    /// The first and the last place of rows with values from `low` to `high`; for `None`, those of
+    /// rows without a value.
     pub(crate) fn range(values: Option<(u64, u64)>) -> (Self, Self) {
         let (low, high) = (values.map(|range| range.0), values.map(|range| range.1));
         (Self::new(low, 0, 0), Self::new(high, u8::MAX, NodeId::MAX))
@@ -65,25 +65,25 @@ pub(crate) struct Posting {
     /// The values of the row's columns, as its node has them.
     pub(crate) values: Vec<u8>,
     pub(crate) code: Vec<u64>,
-    /// In the tree of a column of tags, the tag that it stands for, 0 for none; `None` in others.
+    /// In the tree of a column of tags, the tag of the posting, 0 for none; `None` in other trees.
     pub(crate) tag: Option<u64>,
     /// In a tree with chains, the next tag of the row; 0 for none, and in other trees.
     pub(crate) next: u64,
 }
 
-/// What postings say of tags.
+/// The tags that postings store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tagging {
-    /// Nothing: the tree of another column.
+    /// No tags: the tree of another column.
     None,
-    /// The tag that each stands for.
+    /// The tag of each posting.
     Tags,
-    /// The tag, and the next one of the row.
+    /// The tag of each posting, and the next one of the row.
     Chains,
 }
 
 impl Posting {
-    /// Its place in the tree of a column.
+    /// The place of the posting in the tree of a column.
     pub(crate) fn key(&self, column: usize) -> PostingKey {
         let value = RowValues(&self.values).key(column);
         PostingKey::new(value.map(|value| self.tag.unwrap_or(value)), self.centroid, self.node)
@@ -178,7 +178,7 @@ impl PostingShape {
         let leaf = PostingLeaf::new(self, page, body)?;
         let count = leaf.count();
         if count == self.capacity || leaf.position(posting.node, posting.tag).is_some() {
-            let what = format!("the leaf of postings has no room for node {}, or has it", posting.node);
+            let what = format!("the leaf of postings is full, or already has node {}", posting.node);
             return Err(Error::corrupt(page, what));
         }
         self.set(body, count, posting);
@@ -186,8 +186,8 @@ impl PostingShape {
         Ok(())
     }
 
-    /// Takes the posting of a node out of a leaf, of several that of its `tag`. Returns whether
-    /// there was one.
+    /// Removes the posting of a node from a leaf, or that of its `tag` if there are several.
+    /// Returns whether there was one.
     ///
     /// # Errors
     ///
@@ -222,7 +222,7 @@ pub(crate) struct PostingLeaf<'a> {
 }
 
 impl<'a> PostingLeaf<'a> {
-    /// The leaf, if that is what the bytes are.
+    /// The leaf, if the bytes are a leaf.
     pub(crate) fn new(shape: &'a PostingShape, page: PageId, body: &'a [u8]) -> Result<Self, Error> {
         let leaf = Self { shape, body };
         if kind(body) != Some(PageKind::ColumnLeaf) || leaf.count() > shape.capacity {

@@ -1,5 +1,5 @@
-//! What the record of a row holds (`payload.rs`): the tags that its words do not say, its text id,
-//! and the payload of the user, of which an index has some or all.
+//! The record of a row (`payload.rs`): the tags that its words do not have, its text id, and the
+//! user's payload. An index has some or all of them.
 
 use super::payload::{self, PayloadPlace};
 use super::{PageId, Reader, text_record};
@@ -7,7 +7,7 @@ use crate::columns::tags::{TagSets, says_all};
 use crate::columns::{COLUMNS_MAX, RowValues, TAGS_MAX, tag_columns, tags};
 use crate::{Column, ColumnKind, Error};
 
-/// What the records of an index hold besides payloads.
+/// The parts that the records of an index have besides payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordShape {
     pub(crate) tags: bool,
@@ -17,14 +17,15 @@ pub(crate) struct RecordShape {
 /// A record, or its first bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RowRecord<'a> {
-    /// A list for each column of tags; none in an index without.
+    /// A list for each column of tags; empty in an index without such columns.
     pub(crate) sets: TagSets,
     pub(crate) text: Option<&'a str>,
     pub(crate) payload: Option<&'a [u8]>,
 }
 
 impl RecordShape {
-    /// The record of a row; `None` if it needs none. [`payload::check_length`] is for all of it.
+    /// The record of a row; `None` if it needs none. [`payload::check_length`] limits the whole
+    /// record.
     pub(crate) fn encode(self, sets: &[Vec<u64>], text: Option<&str>, payload: Option<&[u8]>) -> Option<Vec<u8>> {
         if !self.tags {
             return match text {
@@ -50,7 +51,8 @@ impl RecordShape {
         Some(record)
     }
 
-    /// The record of which `start` has the first bytes, and what of the payload follows in `start`.
+    /// Decodes a record from `start`, its first bytes. Returns the rest of `start`, which is part
+    /// of the payload, too.
     ///
     /// # Errors
     ///
@@ -85,7 +87,7 @@ fn bad(place: PayloadPlace, what: &str) -> Error {
     Error::corrupt(place.page, format!("payload {}: {what}", place.number))
 }
 
-/// The tags that a record begins with, and what follows them.
+/// The tags that a record begins with, and the bytes after them.
 fn split_tags(place: PayloadPlace, start: &[u8]) -> Result<(TagSets, &[u8]), Error> {
     let damaged = || bad(place, "its tags are damaged");
     let (count, mut rest) = start.split_first().ok_or_else(damaged)?;

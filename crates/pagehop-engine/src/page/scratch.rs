@@ -1,14 +1,14 @@
-//! Temporary files for what a build puts aside, which the host provides.
+//! Temporary files for rows that a build puts aside; the host provides them.
 
 use crate::Error;
 
-/// Takes kept work; false refuses it.
+/// Takes kept work; returns `false` to refuse it.
 pub type EachWork<'a> = &'a mut dyn FnMut(&[u8]) -> Result<bool, Error>;
 
 /// Where a build that is larger than its memory puts rows aside.
 pub trait Scratch {
-    /// Limits what the files, kept work and pages of the build may take in caches of the system
-    /// from now on, in bytes. It is part of the memory of the build.
+    /// Sets the most bytes that the files, kept work and pages of the build may take in caches of
+    /// the system from now on. They are part of the memory of the build.
     fn limit_cache(&self, bytes: u64) {
         let _ = bytes;
     }
@@ -25,13 +25,13 @@ pub trait Scratch {
         None
     }
 
-    /// Whether the pages of the index take from these bytes, too.
+    /// Whether the pages of the index share this space.
     fn has_pages(&self) -> bool {
         true
     }
 
-    /// Bytes that pages can take where they do not take from those of files; `None` if the host
-    /// does not know.
+    /// Bytes of space for pages, if they do not share that of files; `None` if the host does not
+    /// know.
     fn free_page_bytes(&self) -> Option<u64> {
         None
     }
@@ -41,7 +41,7 @@ pub trait Scratch {
         false
     }
 
-    /// Bytes that a killed build has kept. Work that is kept takes their place.
+    /// Bytes that a killed build has kept. New kept work replaces them.
     fn kept_bytes(&self) -> u64 {
         0
     }
@@ -77,7 +77,7 @@ pub trait ScratchFile {
     /// [`Error::Full`] or [`Error::Io`] if the system refuses.
     fn append(&mut self, bytes: &[u8]) -> Result<(), Error>;
 
-    /// Fills `bytes` with what was written from byte `at` on.
+    /// Fills `bytes` with the bytes from `at` on.
     ///
     /// # Errors
     ///

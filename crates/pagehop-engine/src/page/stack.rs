@@ -27,7 +27,7 @@ pub(super) const ENTRIES_MAX: usize = (BODY_BYTES - ENTRIES_AT) / ENTRY_BYTES;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stack {
     pub(super) kind: PageKind,
-    /// What errors call it.
+    /// Name of the list in errors.
     pub(super) name: &'static str,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct StackEntry {
     pub(super) number: u64,
 }
 
-/// What is in front of a page's entries.
+/// The head of a page, before its entries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StackHead {
     /// Entries of the page.

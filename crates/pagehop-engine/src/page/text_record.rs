@@ -1,5 +1,5 @@
-//! What the record of a row holds where ids are texts: the text, and the payload of the user. Tags
-//! come before both (`row_record.rs`).
+//! The record of a row whose id is a text: the text, and the user's payload. Tags come before both
+//! (`row_record.rs`).
 
 use super::fields::Fields;
 use super::payload::PayloadPlace;
@@ -19,8 +19,8 @@ pub(crate) fn encode(text: &str, payload: Option<&[u8]>) -> Vec<u8> {
     record
 }
 
-/// The text of a record of which `start` has the first bytes, and what of the payload follows in
-/// `start`.
+/// The text of a record, from `start`, its first bytes; and the rest of `start`, which is part of
+/// the payload.
 ///
 /// # Errors
 ///

@@ -17,7 +17,7 @@ pub(crate) struct EdgeCodes<'a, const N: usize = 1> {
     /// Interleaved codes of whole blocks.
     pub(crate) codes: &'a [u8],
     pub(crate) heads: &'a [EdgeHead],
-    /// Centroid of each edge, and what follows it.
+    /// Centroid of each edge, and the bytes that follow it.
     pub(crate) centroids: &'a [[u8; N]],
 }
 
@@ -99,7 +99,7 @@ impl Estimator {
         self.planes.count(edges.codes, slots, &mut counts[..scored]);
         let mut centroid_sq = [0.0f32; DEGREE_MAX];
         let of_edges = &edges.centroids[..estimates.len()];
-        // One test for all edges, without a branch for each: almost always all are known.
+        // One test for all edges, without a branch for each: almost always all distances are known.
         let mut is_unknown = false;
         for (distance, centroid) in centroid_sq.iter_mut().zip(of_edges) {
             *distance = self.centroid_sq[usize::from(centroid[0])];
@@ -114,7 +114,7 @@ impl Estimator {
             counts: &counts,
             centroid_sq: &centroid_sq,
             heads: edges.heads,
-            // It is not part of distances of the inner product.
+            // Distances under the inner product do not have this term.
             has_add: !self.is_filled,
         };
         kernels::estimate(terms, estimates);

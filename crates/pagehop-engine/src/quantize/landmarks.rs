@@ -1,7 +1,7 @@
 //! Landmarks: rows that every search knows without reading a page, one in [`LANDMARK_EVERY`].
 //!
 //! A search begins at the landmarks nearest to its query, so it begins in the right region of the
-//! graph, however large the graph is. A landmark is what an edge to the row would carry: its node
+//! graph, however large the graph is. A landmark has the content of an edge to the row: its node
 //! and its edge code. Landmarks are stored on pages of their own and held in memory, in lists by
 //! centroid. A search scores the lists of the nearest centroids, as an inverted file does (Jegou et
 //! al. 2011).
@@ -30,7 +30,7 @@ const SCORED_ENOUGH: usize = 2048;
 /// Landmarks that a search begins at.
 const NEAREST: usize = 4;
 
-/// The distance in rows from one landmark to the next, of an index of `rows` rows.
+/// One row in this many is a landmark of an index of `rows` rows.
 pub(crate) fn landmark_every(rows: usize) -> usize {
     LANDMARK_EVERY.max(rows.div_ceil(LANDMARKS_MAX))
 }
@@ -39,7 +39,7 @@ pub(crate) fn landmark_every(rows: usize) -> usize {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Landmark {
     pub(crate) node: u32,
-    /// That of the node: it tells the landmark's row from a later one in its slot.
+    /// Generation of the node: it distinguishes the landmark's row from a later one in its slot.
     pub(crate) generation: u8,
     pub(crate) centroid: u8,
     pub(crate) factors: EdgeFactors,
@@ -69,7 +69,7 @@ pub(crate) struct Landmarks {
     len: usize,
 }
 
-/// Where a block of landmarks lies.
+/// The position of a block of landmarks.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     /// Its first place in `heads` and `generations`, a multiple of [`BLOCK_EDGES`].
@@ -101,7 +101,7 @@ impl Landmarks {
         }
     }
 
-    /// How many there are.
+    /// The number of landmarks.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -139,8 +139,8 @@ impl Landmarks {
         &self.blocks[self.first_blocks[centroid] as usize..self.first_blocks[centroid + 1] as usize]
     }
 
-    /// Prefetches what scoring a list reads: other queries' pages have taken its place in the CPU's
-    /// caches.
+    /// Prefetches the bytes that scoring a list reads: other queries' pages have taken its place in
+    /// the CPU's caches.
     fn prefetch(&self, list: usize, centroids: &Centroids) {
         kernels::prefetch(centroids.plane(list));
         // Most lists are one block.
@@ -173,7 +173,7 @@ impl Landmarks {
         let estimates = &mut estimates[..usize::from(block.len)];
         estimator.score(centroids, edges, estimates).expect("lists are of centroids that exist");
         for (at, estimate) in estimates.iter().enumerate() {
-            // Nearly all are farther than those that were found.
+            // Nearly all landmarks are farther than those that were found.
             if nearest.get(NEAREST - 1).is_none_or(|last| *estimate < last.estimate) {
                 let generation = self.generations[block.start as usize + at];
                 insert(nearest, Start { estimate: *estimate, node: edge::target_of(&heads[at]), generation });
@@ -182,19 +182,19 @@ impl Landmarks {
     }
 }
 
-/// Landmarks on their way into the lists of their centroids. Beside the lists, less than a block of
-/// each is in memory.
+/// Sorts landmarks into the lists of their centroids. Beside the lists, less than a block of each
+/// is in memory.
 pub(crate) struct LandmarkLists {
     shape: EdgeShape,
     all: Landmarks,
     /// The centroid of each block.
     centroids: Vec<u8>,
-    /// For each centroid, those that are in no block yet.
+    /// For each centroid, the landmarks that are in no block yet.
     waiting: Vec<Vec<Landmark>>,
 }
 
 impl LandmarkLists {
-    /// None yet, of `centroids` centroids; there is room for about `count`.
+    /// Empty lists of `centroids` centroids, with room for about `count` landmarks.
     pub(crate) fn new(shape: EdgeShape, centroids: usize, count: usize) -> Self {
         let all = Landmarks {
             generations: Vec::with_capacity(count),
@@ -225,7 +225,7 @@ impl LandmarkLists {
         }
     }
 
-    /// The lists. Those of a list are in the order in which they came.
+    /// The finished lists. The landmarks of a list keep the order in which they were added.
     pub(crate) fn finish(mut self) -> Landmarks {
         (0..self.waiting.len()).for_each(|centroid| self.end_block(centroid as u8));
         let Self { mut all, centroids, waiting, .. } = self;

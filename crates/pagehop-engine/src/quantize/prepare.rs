@@ -4,9 +4,9 @@
 //! Under the inner product nothing is normalized, and the mean is 0. Instead, the squared distance
 //! of any two vectors is `2 M^2 - 2 <a, b>`, where `M` is at least the norm of every row, and a
 //! query is scaled to it. It is the squared Euclidean distance after each vector was filled up to
-//! the norm `M` by a dimension of its own, which no other vector has. So hardly anything else in
-//! the engine knows of the metric. One dimension for all, `sqrt(M^2 - |o|^2)` (Bachrach et al.
-//! 2014), makes a graph whose edges do not lead to large products
+//! the norm `M` by a dimension of its own, which no other vector has. So few other parts of the
+//! engine depend on the metric. One dimension for all, `sqrt(M^2 - |o|^2)` (Bachrach et al. 2014),
+//! makes a graph whose edges do not lead to large products
 //! (`docs/decisions/0021-inner-product.md`).
 
 use super::inner_product::dot;
@@ -98,8 +98,8 @@ impl Space {
                 ToDistance { mul: 0.5, add: 0.0, floor: 0.0 }
             }
             Metric::InnerProduct => {
-                // Scaling the query does not change the order of rows. As long as the longest row,
-                // it is at no negative distance from any.
+                // Scaling the query does not change the order of rows. A query of the length of the
+                // longest row has no negative distance from any row.
                 let filled_sq = filled_sq.unwrap_or(norm_sq);
                 let scale = (filled_sq / norm_sq).sqrt();
                 let scale = if scale.is_normal() { scale } else { 1.0 };

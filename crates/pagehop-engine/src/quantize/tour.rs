@@ -2,7 +2,7 @@
 //! numbers are near each other.
 //!
 //! Postings of one value are in the order of their centroids (`page/postings.rs`). A leaf of the
-//! postings of few rows has those of several centroids, and is about one region of space only if
+//! postings of few rows has those of several centroids, and covers one region of space only if
 //! these are neighbors. The way begins at the first centroid, goes on to the nearest that is left,
 //! and then turns parts of itself around as long as that makes it shorter (2-opt, Croes 1958).
 
@@ -59,8 +59,8 @@ fn greedy(apart: &Distances) -> Vec<usize> {
     way
 }
 
-/// Turns around every part of the way between two steps that then are shorter together. Returns
-/// whether there was one.
+/// Reverses each part of the tour for which that makes the tour shorter (2-opt). Returns whether
+/// there was one.
 fn shorten(apart: &Distances, way: &mut [usize]) -> bool {
     let mut is_shorter = false;
     for first in 1..way.len() {

@@ -93,6 +93,62 @@ const INDEX_ROOMS: [(&str, &[&str]); 16] = [
     ("index/recall", &["index/state", "index/open", "index/search"]),
 ];
 
+/// The rooms of the store, from the top down. A room imports only rooms below it.
+const STORE_ROOMS: [&str; 25] = [
+    "lib",
+    "compact",
+    "operations",
+    "vacuum",
+    "atomic_change",
+    "check",
+    "backup",
+    "build",
+    "index_file",
+    "open",
+    "transaction",
+    "shared_transaction",
+    "changed_pages",
+    "commit",
+    "checkpoint",
+    "writer",
+    "reader",
+    "read_side",
+    "log",
+    "cache",
+    "process",
+    "disk",
+    "options",
+    "header",
+    "bytes",
+];
+
+/// The rooms of the PostgreSQL extension, likewise.
+const POSTGRES_ROOMS: [&str; 23] = [
+    "lib",
+    "handler",
+    "build",
+    "insert",
+    "vacuum",
+    "cost",
+    "validate",
+    "sql",
+    "scan",
+    "audit",
+    "calibrate",
+    "train",
+    "options",
+    "pages",
+    "rows",
+    "temp_files",
+    "parameters",
+    "progress",
+    "sql_function",
+    "held_interrupts",
+    "signals",
+    "lists",
+    "errors",
+];
+
 /// The files of the engine outside `page/` that know bytes: those of edge codes, which a page
 /// stores as they are, and of columns' values, likewise.
 const KNOW_BYTES: [&str; 6] = [
@@ -113,8 +169,7 @@ const NO_SYSTEM: [&str; 6] = ["fs", "net", "time", "env", "process", "os"];
 /// Where `unsafe` is allowed: the files of one instruction set, the dispatch to them, frames, rings
 /// and shared memory of the store, and all of `postgres/`. A name that ends in `/` stands for a
 /// folder.
-const UNSAFE_ALLOWED: [&str; 11] = [
-    "crates/pagehop-kernels/benches/", // experiments with kernels, which never ship
+const UNSAFE_ALLOWED: [&str; 10] = [
     "crates/pagehop-kernels/src/dispatch.rs",
     "crates/pagehop-store/src/build/freed_memory.rs",
     "crates/pagehop-store/src/cache/frames.rs",
@@ -240,6 +295,26 @@ fn every_room_of_the_engine_has_a_line() {
 }
 
 #[test]
+fn rooms_of_the_store_and_of_the_extension_import_only_rooms_below_them() {
+    let mut wrong = Vec::new();
+    for (folder, rooms) in [("crates/pagehop-store/src", &STORE_ROOMS[..]), ("postgres/src", &POSTGRES_ROOMS[..])] {
+        let sources = sources_of(folder);
+        let place = |file: &str| rooms.iter().position(|name| *name == room_of(file));
+        for (file, imports) in Crate::new(&sources).imports() {
+            let Some(from) = place(file) else {
+                wrong.push(format!("{folder}/{file}: its room has no line"));
+                continue;
+            };
+            let above = imports.into_iter().filter(|import| place(import).is_some_and(|to| to < from));
+            wrong.extend(above.map(|import| format!("{folder}/{file} imports {import}, which is above it")));
+        }
+        let exists = |name: &&&str| sources.iter().any(|(file, _)| room_of(file) == **name);
+        wrong.extend(rooms.iter().filter(|name| !exists(name)).map(|name| format!("{folder} has no room {name}")));
+    }
+    assert_none(&wrong);
+}
+
+#[test]
 fn only_the_room_of_pages_knows_their_bytes() {
     let mut wrong = Vec::new();
     for (path, code) in engine_sources() {
@@ -275,7 +350,12 @@ fn only_the_extension_knows_postgresql() {
 
 /// The sources of the engine: paths below its folder.
 fn engine_sources() -> Vec<(String, String)> {
-    source_folders().into_iter().find(|(folder, _)| folder == ENGINE).expect("the engine has sources").1
+    sources_of(ENGINE)
+}
+
+/// The sources in a folder `src/`: paths below it.
+fn sources_of(folder: &str) -> Vec<(String, String)> {
+    source_folders().into_iter().find(|(name, _)| name == folder).expect("the crate has sources").1
 }
 
 /// The first folder or file below `src/`; below `index/` the second, too.

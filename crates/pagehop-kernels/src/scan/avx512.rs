@@ -22,7 +22,7 @@ fn prepare(planes: &[u64], prepared: &mut Prepared) {
 fn count_differing(query: &Prepared, rows: &[[u8; 64]], out: &mut [[u32; SCAN_EDGES]]) {
     // One block after another: this reads codes in the order of the prefetch. Three or four blocks
     // side by side share each broadcast of a plane's word. That saves 2 ns of 36 in the cache, and
-    // costs up to 90 of 280 from memory (`--bench e1_edge_scoring`, 15 words, 24 edges).
+    // costs up to 90 of 280 from memory (decision 0001, 15 words, 24 edges).
     for (block, out) in rows.chunks_exact(query.planes.len()).zip(out) {
         let mut counts_u64x8 = [_mm512_setzero_si512(); SCAN_PLANES];
         for (codes, planes) in block.iter().zip(&query.planes) {

@@ -2,7 +2,7 @@
 //!
 //! No lock is taken and no transaction waits. Pages are copied in their order, each in the newest
 //! version that is known then. At the end the records in the log make each page that has changed
-//! since what the newest commit says. That is right for the same reason as after a crash
+//! since what the newest commit says. This is correct for the same reason as after a crash
 //! (`log/versions.rs`): while a log lasts, the file has only versions of a page that the log made,
 //! and the page as it was when the log began.
 //!
@@ -29,17 +29,17 @@ use crate::log::found::Found;
 use crate::log::log_file::{Header, Log};
 use crate::log::recover::{Recovered, recover};
 use crate::log::versions::{News, Versions};
-use crate::process::shared::Shared;
+use crate::process::shared_words::Shared;
 use crate::read_side::ReadSide;
 
 /// Pages of the log's records between two reports of progress.
 const REPORT_PAGES: usize = 128;
 
-/// How often changed pages are copied before it is given up. Each time takes as long as the writer
-/// took to change them, or less.
+/// Largest number of passes over changed pages before the backup gives up. Each pass takes at most
+/// as long as the writer took to change the pages.
 const PASSES_MAX: u32 = 16;
 
-/// What [`backup`] wrote.
+/// The result of [`backup`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackupReport {
     /// Pages of the copy.
@@ -50,11 +50,11 @@ pub struct BackupReport {
 
 /// Copies `index` as of its newest commit to `target`, a file that needs no log and is durable when
 /// this returns. Every commit that was reported before the call is in it, and of later ones those
-/// up to some commit, each whole. Every page is verified. Transactions and checkpoints go on in the
-/// time. The copy has the identity of the index.
+/// up to some commit, each whole. Every page is verified. Transactions and checkpoints go on during
+/// the copy. The copy has the identity of the index.
 ///
-/// Reads and writes about as many bytes as the index and its log have, by at most four threads;
-/// 1 MiB of memory for each of them, and 32 bytes for each page with records in the log.
+/// Reads and writes about as many bytes as the index and its log have, by at most four threads; 1
+/// MiB of memory for each of them, and 32 bytes for each page with records in the log.
 ///
 /// # Errors
 ///
@@ -82,7 +82,7 @@ pub fn backup(
 /// A copy that is being made.
 struct Copy<'a> {
     side: &'a ReadSide,
-    /// The log, opened for this copy: it may be another than the one that readers have.
+    /// The log, opened for this copy: it may be another file than the one that readers have open.
     log: Log,
     pages: PageCopy<'a>,
     whole: &'a WholeFile,
@@ -114,7 +114,7 @@ impl<'a> Copy<'a> {
         let mut changed_since = None;
         for _ in 0..PASSES_MAX {
             if versions.news == News::None {
-                // What changed before the log began again is not known here.
+                // Changes from before the log began again are not known here.
                 versions.catch_up()?;
                 changed_since = None;
             }
@@ -137,7 +137,7 @@ impl<'a> Copy<'a> {
     /// of `length` bytes. Each is whole then, in some version.
     fn copy_pages(&mut self, length: u64, changed_since: Option<u64>) -> Result<(), Error> {
         let shared = &self.side.versions.shared;
-        // A checkpoint that has written pages at the end says so only when the log begins again.
+        // A checkpoint that appends pages reports them only when the log begins again.
         let (base, committed) = (shared.base_pages(), shared.page_count());
         let in_file = u32::try_from(length / PAGE_BYTES as u64).unwrap_or(u32::MAX);
         let pages = base.max(in_file.min(committed));
@@ -149,8 +149,8 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// Brings the copy up to the newest commit. `None` if what was copied is of another log than
-    /// the one that is there now; the log began at `start` and page 0 was as in `found` before.
+    /// Brings the copy up to the newest commit. `None` if the copy belongs to another log than the
+    /// present one; the log began at `start` and page 0 was as in `found` before.
     fn complete(&mut self, start: u64, found: &Found) -> Result<Option<BackupReport>, Error> {
         let versions = &self.side.versions;
         let table = Shared::private().map_err(|error| self.whole.refused("memory for the backup", error))?;
@@ -158,7 +158,7 @@ impl<'a> Copy<'a> {
         let (now, recovered) = recover(|| Found::in_file(&versions.base), &self.log, &table)?;
         let is_of_this_log = match &recovered.header {
             Some(header) => header.start == start && versions.shared.log_start() == start,
-            // All is in the file, and nothing was committed at the same time.
+            // All commits are in the file, and none was made at the same time.
             None => now == *found && now.position.is_some(),
         };
         let is_known = |page: &u32| recovered.dirty.contains_key(page);
@@ -176,8 +176,7 @@ impl<'a> Copy<'a> {
         self.end(&recovered).map(Some)
     }
 
-    /// Makes each page of the copy that has records in the log what they say, up to the newest in
-    /// `table`.
+    /// Applies the records of the log, up to the newest in `table`, to the pages of the copy.
     fn apply(&mut self, recovered: &Recovered, table: Shared) -> Result<(), Error> {
         let name = self.whole.target().display().to_string();
         let versions = Versions {
@@ -246,7 +245,7 @@ pub(crate) fn refuse_own_files(side: &ReadSide, target: &Path, instead: &str) ->
         (Ok(named), Ok(mine)) => named.ino() == mine.ino() && named.dev() == mine.dev(),
         _ => false,
     };
-    // They need not exist yet: the log appears with the first commit.
+    // These files may not exist yet: the log appears with the first commit.
     let resolved = std::fs::canonicalize(target).ok().or_else(|| resolved_in_folder(target));
     let is_beside = |ending: &&str| resolved.as_deref() == Some(beside(side.path(), ending).as_path());
     let is_beside = [LOG, SHARED].iter().any(is_beside);

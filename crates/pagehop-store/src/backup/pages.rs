@@ -2,8 +2,8 @@
 //!
 //! Each thread takes the next run of pages, so while one waits for the disk others read and check.
 //! Writes go past the page cache where the file system allows it: a copy through the cache takes
-//! memory that searches use, and all of it waits for the sync at the end. What is left is about the
-//! time in which the disk takes as many bytes.
+//! memory that searches use, and all of it waits for the sync at the end. The copy then takes about
+//! the time in which the disk writes that number of bytes.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -29,7 +29,7 @@ const RUN_PAGES: u32 = 128;
 /// Threads that copy. While two of them wait for the disk, two read and check.
 const THREADS_MAX: u32 = 4;
 
-/// Where pages come from and go to.
+/// The source and the destination of pages.
 pub(super) struct PageCopy<'a> {
     versions: &'a Versions,
     /// The index, read ahead through the system's cache, if that is possible.
@@ -39,11 +39,11 @@ pub(super) struct PageCopy<'a> {
     target: &'a Path,
     /// The copy, opened for writes past the page cache, if that is possible.
     direct: Option<File>,
-    /// A direct write was refused: the file system takes the flag, and not the write.
+    /// Whether a direct write was refused: some file systems accept the flag and refuse the write.
     is_refused: AtomicBool,
 }
 
-/// What one copy of all pages shares between its threads.
+/// The work on one copy, which its threads share.
 struct CopyWork<'a> {
     pages: u32,
     is_wanted: &'a (dyn Fn(u32) -> bool + Sync),
@@ -96,7 +96,7 @@ impl<'a> PageCopy<'a> {
         })
     }
 
-    /// Gives the copy its space, so that a disk without it says so at once.
+    /// Reserves space for the copy, so that a full disk is reported at once.
     fn reserve(&self, pages: u32) -> Result<(), Error> {
         let bytes = u64::from(pages) * PAGE_BYTES as u64;
         match rustix::fs::fallocate(self.copy, FallocateFlags::empty(), 0, bytes) {
@@ -154,7 +154,7 @@ impl<'a> PageCopy<'a> {
                 newest.copy_from_slice(&image.0);
                 self.versions.complete(page, newest, Ok(()))?;
             } else {
-                // A checkpoint is writing it, or left it torn, or it is damaged.
+                // The page is damaged, or a checkpoint is writing it or left it torn.
                 self.versions.read_newest(page, newest)?;
             }
             let position = header::log_position(newest);
@@ -165,7 +165,8 @@ impl<'a> PageCopy<'a> {
         self.write(run, offset).map_err(|error| self.refused(&format!("write of pages from {first} on"), error))
     }
 
-    /// Reads ahead what is there. Pages that could not be read are zeros, which are no page.
+    /// Reads ahead the pages of the file that exist. Pages that could not be read are zeros, which
+    /// are not a valid page.
     fn read(&self, run: &mut [PageBuffer], offset: u64) {
         let mut done = 0;
         while let Some(file) = &self.ahead
@@ -182,7 +183,7 @@ impl<'a> PageCopy<'a> {
         run[done..].iter_mut().for_each(|page| page.0.fill(0));
     }
 
-    /// Writes whole pages, past the page cache if that goes.
+    /// Writes whole pages, past the page cache if possible.
     fn write(&self, run: &[PageBuffer], offset: u64) -> io::Result<()> {
         let direct = self.direct.as_ref().filter(|_| !self.is_refused.load(Ordering::Relaxed));
         if let Some(file) = direct {
@@ -207,7 +208,8 @@ impl<'a> PageCopy<'a> {
             let parts: Vec<_> = run[done..].iter().map(|page| IoSlice::new(&page.0)).collect();
             match rustix::io::pwritev(file, &parts, at) {
                 Err(Errno::INTR) => {}
-                // The rest of a page is no direct write. It finds what ended this one, too.
+                // The rest of a page cannot be a direct write. It meets the error that ended this
+                // one.
                 Ok(bytes) if bytes < PAGE_BYTES => {
                     self.copy.write_all_at(&run[done].0[bytes..], at + bytes as u64)?;
                     done += 1;
@@ -224,8 +226,8 @@ fn go_on(_: Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// The same file, opened to be read from front to end. `None` where that needs permissions or a
-/// file system that are not there.
+/// The same file, opened to be read from front to end. `None` if permissions or the file system do
+/// not allow it.
 fn read_ahead(file: &File) -> Option<File> {
     let file = reopened(file, OFlags::RDONLY)?;
     let _ = fadvise(&file, 0, None, Advice::Sequential);

@@ -9,12 +9,12 @@ use crate::build::new_file::NewIndexFile;
 
 /// Builds an index over all rows of `source` at `path`.
 ///
-/// A build that fails or is killed leaves what was at `path` before, or nothing. Beside that, a
-/// killed build of more rows than fit in memory leaves what it has finished, as `path` with
-/// `-build`; so does one that wrote the index, if the system then refuses to read it or to give it
-/// its name. One that is stopped or finds no space leaves nothing. The next build of the same rows
-/// with the same options goes on after it, and any other begins again; the file is gone when either
-/// ends.
+/// A build that fails or is killed leaves `path` as it was before. In addition, a killed build of
+/// more rows than fit in memory leaves its finished work, in `path` with `-build`. So does a build
+/// that wrote the index, if the system then refuses to read it or to give it its name. A build that
+/// is stopped or finds no space leaves nothing. The next build of the same rows with the same
+/// options goes on after the finished work, and any other begins again; either removes the file at
+/// its end.
 ///
 /// # Errors
 ///

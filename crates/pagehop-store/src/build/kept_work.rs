@@ -1,5 +1,5 @@
 //! The finished work of a build, beside the index that it makes: `NAME-build`. A build that is
-//! killed leaves it, and the next build of the same goes on after it.
+//! killed leaves it, and the next build of the same rows goes on after it.
 //!
 //! ```text
 //! 8 bytes  what this is, and in which version
@@ -7,11 +7,12 @@
 //! then records: 8 bytes length, 4 bytes CRC-32C of length and bytes, the bytes
 //! ```
 //!
-//! Each record is synced before the next begins, so only the last can be torn: what does not check
-//! ends the file. The file goes when the build ends by itself, whether it is done, fails or is
-//! stopped. Only if the index was written and the system then refuses to read it or to give it its
-//! name, the file stays, too. Its maker holds a lock on it; another build of the same index keeps
-//! nothing. Nor does a build where something else has that name, which stays as it is.
+//! Each record is synced before the next begins, so only the last can be torn: the first record
+//! with a wrong checksum ends the file. The file goes when the build ends by itself, whether it is
+//! done, fails or is stopped. Only if the index was written and the system then refuses to read it
+//! or to give it its name, the file stays, too. Its maker holds a lock on it; another build of the
+//! same index keeps nothing. If another file has that name, a build keeps nothing either, and does
+//! not change that file.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -33,7 +34,8 @@ const MAGIC: [u8; 8] = *b"phbuild1";
 const HEAD_BYTES: u64 = 16;
 const RECORD_HEAD_BYTES: usize = 12;
 
-/// What a build has kept, or may keep. Dropping it removes the file, if the build made or took it.
+/// The work that a build has kept or may keep. Dropping it removes the file, if the build made or
+/// took it.
 pub(crate) struct KeptWork {
     path: PathBuf,
     taken: RefCell<Option<Taken>>,
@@ -42,12 +44,12 @@ pub(crate) struct KeptWork {
 /// The file that this build keeps its work in.
 struct Taken {
     file: Arc<File>,
-    /// Where the next record goes.
+    /// Offset of the next record.
     end: u64,
 }
 
 impl KeptWork {
-    /// Of a build that makes `target`.
+    /// The kept work of a build that makes `target`.
     pub(crate) fn of(target: &Path) -> Self {
         let mut name = OsString::from(target);
         name.push(BUILD);
@@ -78,7 +80,7 @@ impl KeptWork {
         begun.map_err(|error| self.refused("write", error))
     }
 
-    /// Passes records to `each`; the bytes of those that it took.
+    /// Passes records to `each`. Returns the bytes of the records that it took.
     fn read(&self, file: &File, cache: &PageCache, each: EachWork<'_>) -> Result<u64, Error> {
         let length = file.metadata().map_err(|error| self.refused("read", error))?.len();
         let mut left = BufReader::new(Behind { file, cache, at: HEAD_BYTES });
@@ -92,8 +94,8 @@ impl KeptWork {
         Ok(good)
     }
 
-    /// Bytes of what a killed build left, or another build that runs. No lock is taken: another
-    /// build that begins now would not go on with what it found locked.
+    /// Bytes of the file of a killed build, or of one that runs. Takes no lock: another build that
+    /// begins now could not go on with a locked file.
     pub(crate) fn left_bytes(&self) -> u64 {
         fs::symlink_metadata(&self.path).map_or(0, |found| if found.is_file() { found.len() } else { 0 })
     }
@@ -147,13 +149,13 @@ impl Drop for KeptWork {
     }
 }
 
-/// Whether no build holds the file; this process does then.
+/// Whether no other build holds the file. If so, this process now holds it.
 fn is_free(file: &File) -> bool {
     rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
-/// How many bytes of [`MAGIC`] a file begins with: all of them, or as many as it has, where a
-/// build was killed while it wrote them. `None` for anything else.
+/// How many bytes of [`MAGIC`] a file begins with: all of them, or fewer if a build was killed
+/// while it wrote them. `None` for any other file.
 fn begins_as_kept_work(file: &File) -> Option<usize> {
     let found = file.metadata().ok().filter(fs::Metadata::is_file)?;
     let mut bytes = [0; MAGIC.len()];
@@ -162,7 +164,7 @@ fn begins_as_kept_work(file: &File) -> Option<usize> {
     MAGIC.starts_with(bytes).then_some(bytes.len())
 }
 
-/// The next record, which is within `left` bytes; `None` if there is none, or a torn one.
+/// The next record, if it is within `left` bytes; `None` if there is none, or a torn one.
 fn next_record(file: &mut impl Read, left: u64) -> Option<Vec<u8>> {
     let (mut length, mut checksum) = ([0; 8], [0; 4]);
     file.read_exact(&mut length).ok()?;
@@ -206,7 +208,7 @@ mod tests {
         PageCache::new(1 << 20)
     }
 
-    /// What a build of that key finds, of which it takes at most `most`.
+    /// The records that a build with that key finds, of which it takes at most `most`.
     fn found(kept: &KeptWork, key: u64, most: usize) -> Vec<Vec<u8>> {
         let mut found = Vec::new();
         let mut take = |work: &[u8]| {
@@ -261,7 +263,7 @@ mod tests {
                 assert!(found(&kept, 7, 9).is_empty());
                 kept.keep(b"nothing", &cache()).unwrap();
             }
-            // Also of a build that keeps nothing.
+            // This also holds for a build that keeps nothing.
             KeptWork::of(&target).finish();
             assert_eq!(fs::read(&path).unwrap(), content);
         }

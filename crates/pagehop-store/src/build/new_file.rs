@@ -1,4 +1,4 @@
-//! A new index file: pages that come in order, from a build, on their way into a file that appears
+//! A new index file: takes the pages of a build in order, and writes them into a file that appears
 //! whole or not at all (`whole_file.rs`).
 
 use std::io;
@@ -28,7 +28,7 @@ const CACHE_SHARE_MIN: u64 = 4;
 /// Bytes collected before they are written.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Pages, in order, on their way into a new index file.
+/// Writes pages, in order, into a new index file.
 pub struct NewIndexFile {
     whole: WholeFile,
     buffer: Vec<u8>,
@@ -36,7 +36,7 @@ pub struct NewIndexFile {
     written: u64,
     next: u32,
     complete: bool,
-    /// By which a log knows the index it belongs to.
+    /// Identifies the index to its log.
     identity: Identity,
     /// Memory of the process before the build.
     held_bytes: u64,
@@ -53,19 +53,20 @@ impl NewIndexFile {
     pub fn create(target: &Path, overwrite: bool) -> Result<Self, Error> {
         let whole = WholeFile::create(target, overwrite)?;
         let mut buffer = Vec::with_capacity(WRITE_BYTES + PAGE_BYTES);
-        // Page 0 comes last; until then zeros are in its place, which are no index.
+        // Page 0 comes last. Until then zeros are in its place, which are no index.
         buffer.resize(PAGE_BYTES, 0);
         let (written, next, complete, identity) = (0, 1, false, header::new_identity());
         Ok(Self { whole, buffer, written, next, complete, identity, held_bytes: freed_memory::held_bytes() })
     }
 
-    /// Keeps what a build has finished, so that the next goes on after it if this one is killed.
+    /// Keeps the finished work of a build, so that the next build goes on after it if this one is
+    /// killed.
     pub(crate) fn keep_work(mut self) -> Self {
         self.whole.kept = Some(KeptWork::of(self.whole.target()));
         self
     }
 
-    /// Leaves what a build has finished to the next, as [`WholeFile::leave_work`].
+    /// Leaves the finished work of a build to the next one, as [`WholeFile::leave_work`].
     pub(crate) fn leave_work(&mut self, error: &Error) {
         self.whole.leave_work(error);
     }
@@ -174,7 +175,8 @@ impl PageSink for NewIndexFile {
         assert_eq!(body.len(), BODY_BYTES, "a body is always of the same length");
         if self.complete || (page.0 != 0 && page.0 != self.next) {
             let expected = if self.complete { "none".into() } else { format!("{} or 0", self.next) };
-            return Err(Error::argument(format!("page {} came, expected {expected}", page.0)));
+            let what = format!("pages must be written in order: got {}, expected {expected}", page.0);
+            return Err(Error::argument(what));
         }
         let mut bytes = [0; PAGE_BYTES];
         bytes[HOST_HEADER_BYTES..].copy_from_slice(body);
@@ -184,7 +186,7 @@ impl PageSink for NewIndexFile {
             return self.write_page_0(&bytes);
         }
         self.next =
-            self.next.checked_add(1).ok_or_else(|| Error::full("the index has as many pages as ids can name"))?;
+            self.next.checked_add(1).ok_or_else(|| Error::full("the index is full: page ids have 32 bits"))?;
         self.buffer.extend_from_slice(&bytes);
         if self.buffer.len() >= WRITE_BYTES { self.flush() } else { Ok(()) }
     }

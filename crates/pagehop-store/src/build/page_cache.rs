@@ -28,7 +28,7 @@ pub(crate) struct PageCache {
     written: Mutex<Written>,
 }
 
-/// What may not be on disk yet.
+/// Bytes that may not be on disk yet.
 #[derive(Default)]
 struct Written {
     bytes: u64,
@@ -37,7 +37,7 @@ struct Written {
 }
 
 impl PageCache {
-    /// At most about `most_bytes` of written pages.
+    /// A limit of about `most_bytes` of written pages.
     pub(crate) fn new(most_bytes: u64) -> Self {
         Self { most_bytes, written: Mutex::default() }
     }
@@ -61,7 +61,7 @@ impl PageCache {
         Ok(())
     }
 
-    /// Fills `bytes` with those from `at` on.
+    /// Fills `bytes` with the bytes of the file from `at` on.
     pub(crate) fn read(&self, file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
         let mut done = 0;
         while done < bytes.len() {
@@ -93,7 +93,7 @@ impl Written {
         }
     }
 
-    /// Waits until all of it is on disk.
+    /// Waits until all written pages are on disk.
     fn settle(&mut self) -> io::Result<()> {
         self.bytes = 0;
         for (file, end) in self.files.drain(..) {

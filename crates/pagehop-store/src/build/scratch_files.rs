@@ -14,11 +14,11 @@ use crate::build::kept_work::KeptWork;
 use crate::build::page_cache::PageCache;
 use crate::build::whole_file::{WholeFile, open_temporary};
 
-/// One of them. Dropping it removes it.
+/// A temporary file. Dropping it removes it.
 struct TemporaryFile {
     file: Arc<File>,
     cache: Arc<PageCache>,
-    /// Its name, if it has one.
+    /// The name of the file, if it has one.
     name: Option<PathBuf>,
     written: u64,
     /// The file that is being made.

@@ -1,4 +1,4 @@
-//! A new index in a [`Storage`]: how a simulation gets a file to begin with.
+//! A new index in a [`Storage`]: the file that a simulation begins with.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::disk::storage::{Name, Storage, StorageFile};
 use crate::header;
 use crate::header::Identity;
 
-/// Pages on their way into the index of a [`Storage`], which must have none.
+/// Writes pages into the index of a [`Storage`], which must have none.
 pub struct StorageSink {
     storage: Arc<dyn Storage>,
     file: Arc<dyn StorageFile>,
@@ -18,7 +18,7 @@ pub struct StorageSink {
 }
 
 impl StorageSink {
-    /// Makes the index file; `identity`, not all 0, tells it from other indexes.
+    /// Makes the index file; `identity`, not all 0, distinguishes it from other indexes.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Pages of a file that is not an index yet, read back to be measured before it becomes one.
 //!
-//! They were just written, so the system's page cache has them: they are read there, and nothing is
-//! copied. No other process knows the file. Checksums are verified when the index is opened.
+//! They were just written, so the system's page cache has them: they are read from it without a
+//! copy. No other process knows the file. Checksums are verified when the index is opened.
 
 use std::fs::File;
 use std::io;

@@ -24,10 +24,10 @@ use crate::build::page_cache::{PageCache, forget};
 use crate::disk::location::LOG;
 use crate::process::attach::Replacing;
 
-/// What a build takes in the page cache at most if it sets no limit.
+/// Most bytes of a build in the page cache, if it sets no limit.
 const PAGE_CACHE_BYTES: u64 = 16 << 20;
 
-/// A file on its way to its name. Dropping it removes it.
+/// A file that is being written, before it gets its name. Dropping it removes it.
 pub(crate) struct WholeFile {
     pub(crate) file: Arc<File>,
     target: PathBuf,
@@ -35,9 +35,9 @@ pub(crate) struct WholeFile {
     overwrite: bool,
     /// The temporary name of the file, if it has one.
     temporary: Option<PathBuf>,
-    /// For builds that go on after they were killed.
+    /// The kept work, for builds that go on after they were killed.
     pub(crate) kept: Option<KeptWork>,
-    /// Of builds that put rows aside.
+    /// The page cache of builds that put rows aside.
     page_cache: OnceLock<Arc<PageCache>>,
 }
 
@@ -63,7 +63,7 @@ impl WholeFile {
         let refused = |error: io::Error| Error::io(format!("creation of {}", target.display()), error);
         let (file, temporary) = open_temporary(&target, unnamed).map_err(refused)?;
         if let Ok(old) = fs::metadata(&target) {
-            // A file that replaces another stays readable for those who could read that one.
+            // A file that replaces another is readable for those who could read the old one.
             let _ = file.set_permissions(old.permissions());
         }
         let (file, kept, page_cache) = (Arc::new(file), None, OnceLock::new());
@@ -80,14 +80,14 @@ impl WholeFile {
     /// before is untouched then.
     pub(crate) fn finish(mut self) -> Result<(), Error> {
         self.sync().inspect_err(|error| self.leave_work(error))?;
-        // The files beside an old index go with it, but not before it.
+        // The files beside an old index are removed with it, but not before it.
         let old = if self.overwrite && self.target.exists() { Replacing::begin(&self.target) } else { Ok(None) };
         let old = old.inspect_err(|error| self.leave_work(error))?;
         self.replace(old)
     }
 
-    /// Leaves the finished work of a build that ended with `error` to the next; not of one that was
-    /// stopped, nor on a disk without space.
+    /// Leaves the finished work of a build that ended with `error` to the next one, unless the
+    /// build was stopped or the disk is full.
     pub(crate) fn leave_work(&mut self, error: &Error) {
         if !matches!(error, Error::Interrupted | Error::Full { .. }) {
             self.kept.take().into_iter().for_each(KeptWork::leave);
@@ -122,14 +122,15 @@ impl WholeFile {
             self.leave_work(&error);
             return Err(error);
         }
-        // A kill before this leaves it beside the index. The next build of the index removes it.
+        // A kill before this line leaves the kept work beside the index. The next build of the
+        // index removes it.
         self.kept.take().into_iter().for_each(|kept| kept.finish());
         let synced = sync_directory(&self.directory);
         self.remove_old(old, synced)
     }
 
-    /// Removes what belongs to the `old` index, whose name the new file has now. A loss of power
-    /// may bring the old index back until the directory is `synced`: then it needs its log.
+    /// Removes the files of the `old` index, whose name the new file has now. A loss of power may
+    /// bring the old index back until the directory is `synced`: then it needs its log.
     fn remove_old(&self, old: Option<Replacing>, synced: io::Result<()>) -> Result<(), Error> {
         old.into_iter().for_each(|old| {
             old.finish(|location| {
@@ -183,17 +184,17 @@ impl WholeFile {
         self.page_cache.get_or_init(|| Arc::new(PageCache::new(PAGE_CACHE_BYTES)))
     }
 
-    /// Whether it has no name.
+    /// Whether the file has no name.
     pub(crate) fn is_unnamed(&self) -> bool {
         self.temporary.is_none()
     }
 
-    /// The file that it will be.
+    /// The target file.
     pub(crate) fn target(&self) -> &Path {
         &self.target
     }
 
-    /// The error for an `operation` on it that the system refused.
+    /// The error for an `operation` on the file that the system refused.
     pub(crate) fn refused(&self, operation: &str, error: io::Error) -> Error {
         Error::io(format!("{operation} of {}", self.target.display()), error)
     }
@@ -216,7 +217,7 @@ fn sync_directory(directory: &Path) -> io::Result<()> {
 }
 
 /// The file that `target` means now, as an absolute path: the working directory may change before
-/// the file gets its name. A link is followed, so that the link itself stays.
+/// the file gets its name. A link is followed, so the link is not replaced.
 fn resolve(target: &Path) -> Result<PathBuf, Error> {
     let refused = |error| Error::io(format!("creation of {}", target.display()), error);
     match fs::canonicalize(target) {
@@ -268,7 +269,7 @@ pub(crate) fn open_temporary(target: &Path, unnamed: bool) -> io::Result<(File, 
     Ok((file, name))
 }
 
-/// A file without a name, or `None` where the file system has none.
+/// A file without a name, or `None` if the file system has no such files.
 fn open_unnamed(directory: &Path) -> io::Result<Option<File>> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     match rustix::fs::open(directory, flags, Mode::from_raw_mode(0o666)) {
@@ -315,7 +316,8 @@ fn prefix(target: &Path) -> OsString {
     prefix
 }
 
-/// Shows other builds that this one is alive. Where there are no locks, nothing is ever removed.
+/// Shows other builds that this one is alive. On a file system without locks, nothing is ever
+/// removed.
 fn lock(file: &File) {
     let _ = rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive);
 }

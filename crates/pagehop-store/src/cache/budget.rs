@@ -1,5 +1,5 @@
-//! How much memory a cache may take when its user names no number: a quarter of what this process
-//! may still use, shared by all indexes that it has open.
+//! The memory of a cache whose user gives no size: a quarter of what this process may still use,
+//! shared by all indexes that it has open.
 
 use std::fs;
 use std::path::Path;
@@ -9,9 +9,9 @@ use pagehop_engine::PAGE_BYTES;
 
 use crate::options::CACHE_AUTO;
 
-/// Bytes where the system does not say what is free.
+/// Bytes of the budget if the system does not report free memory.
 const UNKNOWN_BYTES: u64 = 256 << 20;
-/// Least bytes.
+/// Smallest budget, in bytes.
 const LEAST_BYTES: u64 = 16 << 20;
 /// Share of the memory that is free, as 1/n.
 const SHARE: u64 = 4;
@@ -23,7 +23,7 @@ static TAKEN: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug)]
 pub(crate) struct Budget {
     pub(crate) bytes: u64,
-    /// Bytes of the file, taken from what the next index gets.
+    /// Bytes of the file, which reduce the budget of the next index.
     taken: u64,
 }
 
@@ -46,13 +46,12 @@ impl Drop for Budget {
     }
 }
 
-/// What is left of `all` bytes beside the files of others.
+/// The rest of `all` bytes after the files of others.
 fn left(all: u64, others: u64) -> u64 {
     all.saturating_sub(others).max(LEAST_BYTES)
 }
 
-/// Whether a file is larger than the cache that it gets, and fits into the memory that is free
-/// beside the cache.
+/// Whether a file is larger than its cache, and fits into the memory that is free beside the cache.
 pub(crate) fn has_room_beside(cache_bytes: u64, file_bytes: u64) -> bool {
     let Some(free) = free_bytes() else { return false };
     let cache = match cache_bytes {
@@ -66,8 +65,8 @@ fn fits_beside(cache: u64, file: u64, free: u64) -> bool {
     cache < file && file <= free.saturating_sub(cache)
 }
 
-/// Bytes that this process may still use: what the machine has free, and what the control groups of
-/// the process leave.
+/// Bytes that this process may still use: the free memory of the machine, and the rest of the
+/// limits of its control groups.
 fn free_bytes() -> Option<u64> {
     let read = |path: &Path| fs::read_to_string(path).ok();
     let machine = read(Path::new("/proc/meminfo")).and_then(|text| available(&text));
@@ -87,8 +86,8 @@ fn available(meminfo: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
 }
 
-/// The folders in which control groups of both versions say what they may use, the process's own
-/// and those above it.
+/// The folders with the limits of control groups, of both versions: the process's own and those
+/// above it.
 fn group_folders(cgroup: &str) -> Vec<String> {
     let mut folders = Vec::new();
     for line in cgroup.lines() {

@@ -1,4 +1,4 @@
-//! Who may still be looking at a frame that no longer holds its page.
+//! Which readers may still read a frame that no longer holds its page.
 //!
 //! Instead of pinning every page, a reader publishes the *epoch* in which it began to look at
 //! pages. A frame that leaves the page table is stamped with the epoch of that moment, and the
@@ -7,8 +7,8 @@
 //!
 //! A reader that released everything publishes nothing, so a search that pauses delays no reuse.
 //!
-//! Slots are made as readers need them and live as long as the pool. Each also carries its reader's
-//! [`Lane`]: what is too costly to make for every search.
+//! Slots are made as readers need them and live as long as the pool. Each also has its reader's
+//! [`Lane`]: resources that are too costly to make for every search.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use crate::cache::lane::Lane;
 use crate::process::snapshots::LaneSlot;
 
-/// Published by a slot whose reader looks at nothing.
+/// Published by a slot whose reader reads no frame.
 const IDLE: u64 = u64::MAX;
 
 /// The epoch and every reader's slot.
@@ -26,12 +26,12 @@ pub(crate) struct Epochs {
     first: Slot,
 }
 
-/// Keeps what many threads read away from what some thread writes.
+/// Separates data that many threads read from data that some thread writes.
 #[derive(Default)]
 #[repr(align(128))]
 struct Apart<T>(T);
 
-/// Where one reader at a time publishes its epoch.
+/// The slot in which one reader at a time publishes its epoch.
 #[repr(align(128))]
 pub(crate) struct Slot {
     seen: AtomicU64,
@@ -39,7 +39,7 @@ pub(crate) struct Slot {
     /// Whether the lane has reads under way; a hint.
     reading: AtomicBool,
     lane: Mutex<Lane>,
-    /// Where the reader's snapshot stands.
+    /// The slot of the reader's snapshot.
     pub(crate) snapshot: LaneSlot,
     next: OnceLock<Box<Slot>>,
 }
@@ -58,7 +58,7 @@ impl Default for Slot {
 }
 
 impl Slot {
-    /// The lane, for its reader. Others have it only for moments.
+    /// The lane, for its reader. Other threads hold it only briefly.
     pub(crate) fn lane(&self) -> MutexGuard<'_, Lane> {
         // Poison means a panic elsewhere in a search: a lane is whole between any two of its calls.
         self.lane.lock().unwrap_or_else(PoisonError::into_inner)
@@ -94,13 +94,13 @@ impl Epochs {
         }
     }
 
-    /// Lets another reader have `slot`.
+    /// Frees `slot` for another reader.
     pub(crate) fn give_back(&self, slot: &Slot) {
         self.leave(slot);
         slot.taken.store(false, Ordering::Release);
     }
 
-    /// Every slot there is.
+    /// All slots.
     pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot> {
         std::iter::successors(Some(&self.first), |slot| slot.next.get().map(Box::as_ref))
     }
@@ -114,7 +114,7 @@ impl Epochs {
         fence(Ordering::SeqCst);
     }
 
-    /// The reader of `slot` looks at nothing any more.
+    /// The reader of `slot` reads no frame any more.
     #[inline]
     pub(crate) fn leave(&self, slot: &Slot) {
         slot.seen.store(IDLE, Ordering::Release);
@@ -126,7 +126,7 @@ impl Epochs {
         self.now.0.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Frames with a stamp below this are out of every reader's sight.
+    /// Frames with a stamp below this are read by no reader.
     pub(crate) fn oldest(&self) -> u64 {
         fence(Ordering::SeqCst);
         self.slots().map(|slot| slot.seen.load(Ordering::Acquire)).min().unwrap_or(IDLE)

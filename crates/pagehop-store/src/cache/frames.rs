@@ -71,12 +71,13 @@ impl Frames {
         self.count
     }
 
-    /// Where the first frame lies.
+    /// The address of the first frame.
     pub(super) fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// Where `frame` lies: [`PAGE_BYTES`] writable bytes for as long as `self` and `frame` live.
+    /// The address of `frame`: [`PAGE_BYTES`] writable bytes for as long as `self` and `frame`
+    /// live.
     pub(crate) fn address(&self, frame: &Frame) -> *mut u8 {
         assert!(frame.0 < self.count);
         // SAFETY: a frame below `count` lies within the mapping.

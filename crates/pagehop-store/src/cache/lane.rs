@@ -1,4 +1,4 @@
-//! What is too costly to make for each reader, passed on from one to the next.
+//! Resources that are too costly to make for each reader, and pass from one reader to the next.
 
 use std::sync::Arc;
 

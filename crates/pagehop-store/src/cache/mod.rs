@@ -1,4 +1,5 @@
-//! Pages in memory: frames, the table that finds them, who may still look at them, and reads ahead.
+//! Pages in memory: frames, the table that finds them, the readers that may still use them, and
+//! reads ahead.
 
 pub(crate) mod budget;
 pub(crate) mod epoch;

@@ -1,8 +1,8 @@
-//! The buffer pool: frames in one mapping, the page table, and the choice of what to evict.
+//! The buffer pool: frames in one mapping, the page table, and the choice of frames to evict.
 //!
 //! **Frames** lie in one anonymous mapping, aligned to 2 MiB and advised to use huge pages; they
-//! are touched in order, so a small file costs little. There are never more than the file may soon
-//! have pages.
+//! are touched in order, so a small file costs little. There are never more frames than pages that
+//! the file may soon have.
 //!
 //! **The table** has one 32-bit entry per page: absent, being read, or resident in a frame, with a
 //! count of uses (0 to 3). Finding a resident page is one load. A reader raises the count only
@@ -11,14 +11,15 @@
 //!
 //! **Eviction** sweeps the frames like a clock hand, lowering counts and taking frames at 0. It
 //! runs ahead of need: a frame is unmapped at once, but rests in `retired` until every reader has
-//! moved on ([`crate::cache::epoch`]); `reserve` says how many frames are kept free or resting.
+//! moved on ([`crate::cache::epoch`]); `reserve` is the number of frames that are kept free or
+//! resting.
 //!
 //! A [`Frame`] is the right to write one frame. It is held by exactly one of: the free list, the
 //! retired list, a read in flight, or the table (as the entry).
 //!
 //! **Replacing** a page by a newer version is copy-on-write: another frame is filled, the entry
-//! swapped, the old frame retired. If a read of the old version is under way, the entry
-//! is marked instead, and the reader finds the mark when it would show what it read.
+//! swapped, the old frame retired. If a read of the old version is under way, the entry is marked
+//! instead, and the reader finds the mark when it publishes the page.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -39,8 +40,8 @@ pub(crate) const FRAMES_MIN: u32 = 64;
 const RETIRED_FIRST: usize = 128;
 /// Frames that the entry's bits can number.
 const FRAMES_MAX: u32 = 1 << 28;
-/// Pages by which an index can grow, at least, until it is opened again, and those of them that get
-/// frames.
+/// Least number of pages by which an index can grow until it is opened again, and the number of
+/// these that get frames.
 const GROWTH: u32 = 1 << 26;
 const GROWTH_CACHED: u32 = 1 << 17;
 
@@ -49,18 +50,18 @@ const RESIDENT: u32 = 1 << 31;
 const PENDING: u32 = 1 << 30;
 const USES: u32 = 3 << 28;
 const USE_ONE: u32 = 1 << 28;
-/// Of a pending page: what is being read is not the newest version any more.
+/// Bit of a pending page: the version that is being read is not the newest any more.
 const STALE: u32 = 1 << 28;
 const FRAME: u32 = FRAMES_MAX - 1;
 const ABSENT: u32 = 0;
 
-/// What the table says about a page.
+/// The entry of a page in the table.
 pub(crate) enum Lookup<'r> {
-    /// Its bytes.
+    /// The page is in a frame: its bytes.
     Resident(&'r [u8; PAGE_BYTES]),
-    /// A reader is reading it.
+    /// A reader is reading the page.
     Pending,
-    /// It is in no frame.
+    /// The page is in no frame.
     Absent,
     /// The file has no such page.
     Unknown,
@@ -69,11 +70,11 @@ pub(crate) enum Lookup<'r> {
 /// Frames, page table and epochs.
 pub(crate) struct Pool {
     base: NonNull<u8>,
-    /// Entries of the pages that exist, and then of those that may come to be.
+    /// Entries of the pages that exist, then of pages that may be added.
     table: Words<AtomicU32>,
     pages: AtomicU32,
     frames: Arc<Frames>,
-    /// The page in each frame; written by who holds the frame, or evicts it.
+    /// The page in each frame; written by the thread that holds or evicts the frame.
     owners: Words<AtomicU32>,
     /// Whether frames may leave the table: there are fewer than pages, or pages get newer versions.
     changes: AtomicBool,
@@ -87,9 +88,9 @@ unsafe impl Send for Pool {}
 // SAFETY: as above.
 unsafe impl Sync for Pool {}
 
-/// Frames that hold no page, and where to find more.
+/// Frames that hold no page, and the numbers to find more.
 struct Spare {
-    /// Frames from here on were never used.
+    /// Frames from this one on were never used.
     untouched: u32,
     free: Vec<Frame>,
     /// Frames that left the table in the epoch beside them; oldest first.
@@ -158,8 +159,8 @@ impl Pool {
         }
     }
 
-    /// From now on pages may get newer versions. A reader that is looking goes on to hold up the
-    /// reuse of frames until its next release.
+    /// From now on pages may get newer versions. A reader that is reading frames delays their reuse
+    /// until its next release.
     pub(crate) fn expect_changes(&self) {
         self.changes.store(true, Ordering::Relaxed);
     }
@@ -177,7 +178,7 @@ impl Pool {
         self.evictions.load(Ordering::Relaxed)
     }
 
-    /// Every slot a reader has or had.
+    /// All slots that readers have or had.
     pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot> {
         self.epochs.slots()
     }
@@ -187,8 +188,8 @@ impl Pool {
         Hold { pool: self, slot: self.epochs.take(), looking: Cell::new(false) }
     }
 
-    /// Makes the caller the one who reads `page`, into `frame`. The frame comes back if the page is
-    /// not absent any more.
+    /// Makes the caller the reader of `page`, into `frame`. Returns the frame if the page is not
+    /// absent any more.
     pub(crate) fn claim(&self, page: u32, frame: Frame) -> Result<Frame, Frame> {
         let pending = PENDING | frame.0;
         // Sequentially consistent, with `replace`: the writer sees the claim, or its new version is
@@ -199,8 +200,8 @@ impl Pool {
         }
     }
 
-    /// Shows `page`, which the caller claimed and whose bytes in `frame` it verified, to everyone.
-    /// `false` if a newer version came in between: the page is absent then.
+    /// Shows `page`, which the caller claimed and whose bytes in `frame` it verified, to all
+    /// readers. `false` if a newer version came in between: the page is absent then.
     pub(crate) fn publish(&self, page: u32, frame: Frame, uses: u32) -> bool {
         self.owners.word(frame.0 as usize).store(page, Ordering::Relaxed);
         let shown = RESIDENT | (uses.min(3) * USE_ONE) | frame.0;
@@ -223,8 +224,8 @@ impl Pool {
         self.give_back(frame);
     }
 
-    /// Shows `frame`, a newer version of `page`, to everyone; without a frame, forgets the older
-    /// version. What leaves the table comes to `left`, to be retired.
+    /// Shows `frame`, a newer version of `page`, to all readers; without a frame, forgets the older
+    /// version. The frame that leaves the table is added to `left`, to be retired.
     pub(crate) fn replace(&self, page: u32, frame: Option<Frame>, left: &mut Vec<Frame>) {
         if let Some(frame) = &frame {
             self.owners.word(frame.0 as usize).store(page, Ordering::Relaxed);
@@ -275,7 +276,7 @@ impl Pool {
         self.spare().free.push(frame);
     }
 
-    /// A frame to read into, if one is out of every reader's sight. Never waits for a reader.
+    /// A frame to read into, if there is one that no reader uses. Never waits for a reader.
     pub(crate) fn take(&self) -> Option<Frame> {
         let mut spare = self.spare();
         // Memory that was used before costs less than new memory.
@@ -289,7 +290,7 @@ impl Pool {
             spare.untouched += 1;
             Some(Frame(spare.untouched - 1))
         } else {
-            // Readers need more free frames than were kept.
+            // Readers need more free frames than the reserve.
             spare.reserve = (spare.reserve * 2).min(self.frames.count() / 4);
             None
         };
@@ -309,7 +310,7 @@ impl Pool {
         }
     }
 
-    /// Evicts ahead of need.
+    /// Evicts frames ahead of need.
     fn keep_reserve(&self, spare: &mut Spare) {
         if !self.changes.load(Ordering::Relaxed) {
             return;
@@ -324,9 +325,9 @@ impl Pool {
 
     /// Moves `wanted` frames, or as many as can be found, from the table to `retired`.
     fn evict(&self, spare: &mut Spare, wanted: usize) {
-        // Within `patience` only pages without a use go. A sweep is bounded, so that no thread
-        // waits for a walk over a large pool: beyond `patience` a single use saves no page, and
-        // near the end none.
+        // Within `patience` only pages without a use are evicted. A sweep is bounded, so that no
+        // thread waits for a walk over a large pool: beyond `patience` a single use protects no
+        // page, and near the end no use does.
         let patience = 64 * wanted as u64;
         let steps_max = 4 * patience + u64::from(self.frames.count()).min(1 << 14);
         let mut found = Vec::with_capacity(wanted);
@@ -337,7 +338,7 @@ impl Pool {
             let frame = spare.hand;
             spare.hand = (spare.hand + 1) % self.frames.count();
             let page = self.owners.word(frame as usize).load(Ordering::Relaxed);
-            // A frame that holds no page has an owner that it had once, or page 0.
+            // The owner of a frame that holds no page is an earlier one, or page 0.
             let Some(entry) = self.entry(page) else {
                 continue;
             };
@@ -378,7 +379,7 @@ impl Pool {
     }
 }
 
-/// A reader's protection: no page that it reached goes away while it is borrowed.
+/// Protects a reader's pages: no page that it found is evicted while it is borrowed.
 pub(crate) struct Hold<'p> {
     pool: &'p Pool,
     slot: &'p Slot,
@@ -401,7 +402,7 @@ impl<'p> Hold<'p> {
         Some(self.bytes(entry & FRAME))
     }
 
-    /// What the table says about `page`; counts no use.
+    /// The entry of `page` in the table; counts no use.
     #[inline]
     pub(crate) fn look_up(&self, page: u32) -> Lookup<'_> {
         self.look();
@@ -431,7 +432,7 @@ impl<'p> Hold<'p> {
     /// Promises that nothing is held: `&mut` proves it.
     #[inline]
     pub(crate) fn release(&mut self) {
-        // Where every page has its frame, there is nothing to release and the fence can be saved.
+        // If every page has its frame, there is nothing to release and the fence can be saved.
         if self.pool.changes.load(Ordering::Relaxed) && self.looking.replace(false) {
             self.pool.epochs.leave(self.slot);
         }
@@ -460,7 +461,7 @@ impl Drop for Hold<'_> {
     }
 }
 
-/// A table for `pages` pages and as much growth as the system lets us map.
+/// A table for `pages` pages and as much growth as the system can map.
 fn table_for(pages: u32) -> std::io::Result<Words<AtomicU32>> {
     let pages = u64::from(pages.max(1));
     let mut growth = u64::from(GROWTH).max(4 * pages);

@@ -1,4 +1,4 @@
-//! Pages that a reader holds in memory of its own, because the cache has no frame for them.
+//! Pages that a reader holds in its own memory, because the cache has no frame for them.
 
 use std::cell::OnceCell;
 
@@ -6,7 +6,7 @@ use pagehop_engine::{PAGE_BYTES, PageId};
 
 use crate::disk::base_file::PageBuffer;
 
-/// Pages of its own that a reader leaves to the next one.
+/// Pages that a reader passes on to the next reader.
 const SPARE_MAX: usize = 16;
 
 /// A page with its header.

@@ -1,8 +1,8 @@
 //! Reads through io_uring: many in flight, one system call to submit them all and wait.
 //!
-//! A [`Ring`] belongs to one reader at a time and outlives it, with reads still in flight if need
-//! be. It owns the frame of every read until the kernel is done with it, and keeps the frames'
-//! mapping alive, so that no forgotten reader can make the kernel write to memory of others.
+//! A [`Ring`] belongs to one reader at a time and outlives it, perhaps with reads in flight. It
+//! owns the frame of every read until the kernel is done with it, and keeps the frames' mapping
+//! alive, so that no forgotten reader can make the kernel write to memory of others.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -23,7 +23,7 @@ pub(crate) struct Ring {
     ring: IoUring,
     frames: Arc<Frames>,
     reads: Vec<Read>,
-    /// Reads at the end of `reads` that the ring has not got yet.
+    /// Reads at the end of `reads` that were not submitted yet.
     queued: usize,
     /// The process that made the ring.
     process: u32,
@@ -65,7 +65,7 @@ impl Ring {
         self.queued
     }
 
-    /// Whether no more can be queued.
+    /// Whether no more reads can be queued.
     pub(crate) fn is_full(&self) -> bool {
         self.reads.len() >= IN_FLIGHT_MAX
     }
@@ -117,7 +117,7 @@ impl Ring {
         self.queued = 0;
         match self.ring.submit_and_wait(wanted) {
             Ok(_) => Ok(()),
-            // Interrupted, or short of something that completions will free.
+            // The call was interrupted, or the kernel lacks a resource that completions will free.
             Err(error) if is_passing(&error) => Ok(()),
             Err(error) => Err(error),
         }
@@ -128,7 +128,7 @@ impl Ring {
         let entry = self.ring.completion().next()?;
         let at = self.reads.iter().position(|read| u64::from(read.page) == entry.user_data());
         let at = at.expect("the kernel completes only what was submitted");
-        // Keeps the order, because the queued ones are at the end.
+        // Keeps the order: the queued reads are at the end.
         let Read { page, frame } = self.reads.remove(at);
         let result = match usize::try_from(entry.result()) {
             Ok(bytes) => Ok(bytes),
@@ -149,8 +149,8 @@ impl Drop for Ring {
         while self.len() > 0 && self.is_ours() {
             match self.ring.submit_and_wait(1) {
                 Err(error) if !is_passing(&error) => {
-                    // The kernel may still write: the frames stay mapped for the life of the
-                    // process.
+                    // The kernel may still write to the frames, so they stay mapped until the
+                    // process ends.
                     std::mem::forget(Arc::clone(&self.frames));
                     return;
                 }

@@ -1,4 +1,4 @@
-//! The file itself, and reads of one page at a time.
+//! The index file, and reads of one page at a time.
 
 use std::fs::File;
 use std::io;
@@ -24,7 +24,7 @@ impl PageBuffer {
     }
 }
 
-/// Where pages are read from.
+/// The source of pages.
 pub(crate) enum Source {
     /// A file of the operating system, which rings can read, too.
     Os(File),
@@ -52,8 +52,8 @@ impl BaseFile {
             }
         }
         let file = location.open("", OFlags::RDONLY)?;
-        // Neighbors of a page are rarely wanted: no read-ahead. Only advice, so no matter if
-        // refused.
+        // Neighbors of a page are rarely read, so there is no read-ahead. A refusal of the advice
+        // does no harm.
         let _ = fadvise(&file, 0, None, Advice::Random);
         Ok(Self { source: Source::Os(file), path, direct: false })
     }
@@ -114,7 +114,7 @@ impl BaseFile {
         &self.path
     }
 
-    /// Asks the system to bring `page` into its cache; does nothing if reads go past it.
+    /// Asks the system to read `page` into its cache; does nothing if reads go past the cache.
     pub(crate) fn advise(&self, page: PageId) {
         if !self.direct
             && let Some(file) = self.os()
@@ -130,7 +130,7 @@ impl BaseFile {
         self.verify(page, bytes)
     }
 
-    /// Reads whatever is in the place of `page`.
+    /// Reads the bytes at the place of `page`, without a test.
     pub(crate) fn read_unverified(&self, page: PageId, bytes: &mut [u8; PAGE_BYTES]) -> Result<(), Error> {
         let mut have = 0;
         while have < PAGE_BYTES {
@@ -146,7 +146,7 @@ impl BaseFile {
         Ok(())
     }
 
-    /// What to do about a read of `page` into `bytes` that ended with `result`.
+    /// Handles a read of `page` into `bytes` that ended with `result`.
     pub(crate) fn settle(
         &self,
         page: PageId,
@@ -156,9 +156,10 @@ impl BaseFile {
         use io::ErrorKind::{Interrupted, WouldBlock};
         match result {
             Ok(PAGE_BYTES) => self.verify(page, bytes),
-            // Cut short, by the end of the file or by chance: the plain read says which.
+            // The read was cut short, by the end of the file or by chance: a plain read tells
+            // which.
             Ok(_) => self.read(page, bytes),
-            // The thread that submitted it ended, or memory was short.
+            // The thread that submitted the read ended, or memory was short.
             Err(error) if matches!(error.kind(), Interrupted | WouldBlock) => self.read(page, bytes),
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::CANCELED.raw_os_error()) => {
                 self.read(page, bytes)
@@ -167,7 +168,7 @@ impl BaseFile {
         }
     }
 
-    /// Proves that `bytes`, which were read, are what was written as `page`.
+    /// Proves that `bytes`, which were read, are those that were written as `page`.
     pub(crate) fn verify(&self, page: PageId, bytes: &[u8; PAGE_BYTES]) -> Result<(), Error> {
         header::verify(page, bytes).map_err(|fault| self.corrupt(page, &fault))
     }

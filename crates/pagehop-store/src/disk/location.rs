@@ -1,8 +1,8 @@
-//! Where an index file is, found once, when it is opened.
+//! The place of an index file, found once, when it is opened.
 //!
 //! Symbolic links are followed then, and the directory stays open: the files beside the index are
-//! always those beside the file that was opened, whatever becomes of the working directory, of
-//! links and of names.
+//! always those beside the file that was opened, even if the working directory, links or names
+//! change.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -51,7 +51,7 @@ pub(crate) struct Location {
 }
 
 impl Location {
-    /// The place of the file that `path` means now.
+    /// The place of the file that `path` leads to now.
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
         let path = std::fs::canonicalize(path)?;
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
@@ -59,7 +59,7 @@ impl Location {
         };
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = match rustix::fs::open(parent, flags | OFlags::RDONLY, Mode::empty()) {
-            // Files in it can be opened all the same; only a writer must sync it.
+            // Files in it can still be opened; only a writer must sync it.
             Err(Errno::ACCESS) => rustix::fs::open(parent, flags | OFlags::PATH, Mode::empty()),
             opened => opened,
         }?;
@@ -87,7 +87,7 @@ impl Location {
         }
     }
 
-    /// Whether a regular file is there.
+    /// Whether a regular file has the name.
     pub(crate) fn is_file(&self) -> io::Result<bool> {
         let named = rustix::fs::statat(&self.directory, &self.name, AtFlags::empty())?;
         Ok(FileType::from_raw_mode(named.st_mode) == FileType::RegularFile)
@@ -107,7 +107,7 @@ impl Location {
         }
     }
 
-    /// Makes names that came or went durable.
+    /// Makes new and removed names durable.
     pub(crate) fn sync_directory(&self) -> io::Result<()> {
         match rustix::fs::fsync(&self.directory) {
             // Some file systems cannot sync a directory; their names are durable at once or never.
@@ -129,7 +129,7 @@ pub(crate) fn is_one_file(a: &File, b: &File) -> io::Result<bool> {
     Ok(a.ino() == b.ino() && a.dev() == b.dev())
 }
 
-/// The name of the network file system that `file` lies on, if it does.
+/// The name of the network file system that `file` lies on, if it lies on one.
 pub(crate) fn network_of(file: &File) -> io::Result<Option<&'static str>> {
     // The type is a signed word of varying width; the magic numbers have 32 bits.
     let kind = rustix::fs::fstatfs(file)?.f_type as u64 & 0xffff_ffff;

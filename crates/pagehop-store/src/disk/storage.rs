@@ -12,7 +12,7 @@ use std::sync::Arc;
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
-use crate::disk::location::{LOG, Location, is_one_file};
+use crate::disk::location::{LOG, Location, SHARED, is_one_file};
 
 /// A file of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,14 +26,14 @@ pub enum Name {
 /// The files an index lives in, as the write path needs them: the operating system's, or a
 /// simulation's.
 pub trait Storage: Send + Sync {
-    /// The file of that name; made, empty, if it is absent and `create`, `None` if it is absent and
-    /// not.
+    /// Opens the file of that name. If it is absent, it is created, empty, if `create` is set;
+    /// otherwise the result is `None`.
     fn open(&self, name: Name, create: bool) -> io::Result<Option<Arc<dyn StorageFile>>>;
 
     /// Removes a name; not an error if it is absent. A process that has the file open keeps it.
     fn remove(&self, name: Name) -> io::Result<()>;
 
-    /// Makes names that came or went durable.
+    /// Makes new and removed names durable.
     fn sync_directory(&self) -> io::Result<()>;
 }
 
@@ -54,16 +54,17 @@ pub trait StorageFile: Send + Sync {
     /// Cuts the file, or extends it with zeros.
     fn set_length(&self, length: u64) -> io::Result<()>;
 
-    /// Reserves space up to `length`; the file may become so long. May do nothing.
+    /// Reserves space up to `length`, which may extend the file. May do nothing.
     fn allocate(&self, length: u64) -> io::Result<()>;
 
-    /// Whether the file's name was removed: what is written to it ends with its last user.
+    /// Whether the file's name was removed: bytes that are written to it are lost with its last
+    /// user.
     fn is_removed(&self) -> io::Result<bool> {
         Ok(false)
     }
 }
 
-/// The files beside an index that has no name yet: there are none.
+/// No files: an index that has no name yet has none beside it.
 pub(crate) struct NoFiles;
 
 impl Storage for NoFiles {
@@ -108,7 +109,7 @@ impl OsStorage {
         if create {
             let log = self.location.open(LOG, OFlags::RDWR | OFlags::CREATE)?;
             if let Ok(index) = self.index.metadata() {
-                // A process that may use the index may use its log.
+                // A process that may use the index may also use its log.
                 let _ = log.set_permissions(index.permissions());
             }
             return Ok(log);
@@ -145,6 +146,12 @@ impl Storage for OsStorage {
     }
 }
 
+/// The paths of the log and of the shared file of the index at `path`. They may exist while a
+/// process has the index open, and after a writer was killed.
+pub fn files_beside(path: &Path) -> [PathBuf; 2] {
+    [LOG, SHARED].map(|ending| beside(path, ending))
+}
+
 /// `path` with `ending` behind its name.
 pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -152,7 +159,7 @@ pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// Whether a file or directory cannot be written by us, whatever it holds.
+/// Whether the system does not let this process write a file or directory.
 pub(crate) fn is_refusal(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
@@ -200,7 +207,8 @@ impl StorageFile for OsFile {
 
     fn allocate(&self, length: u64) -> io::Result<()> {
         match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), 0, length) {
-            // A file system without reservations: space is found, or not, by the write.
+            // A file system without reservations: the write itself finds out whether there is
+            // space.
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
             result => Ok(result?),
         }

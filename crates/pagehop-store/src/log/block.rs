@@ -1,8 +1,7 @@
 //! One transaction in the log: a block that is whole, and committed, or not there.
 //!
 //! The block's header is written last and its checksum covers everything, the checksum of the block
-//! before included: a block left behind by a commit that came to nothing never continues another
-//! history.
+//! before included: a block of a failed commit never continues another history.
 
 use std::io;
 use std::sync::Arc;
@@ -32,10 +31,10 @@ pub(crate) struct Entry {
 /// A block that is whole.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Block {
-    /// Its position, which is its commit's number.
+    /// The position of the block, which is the number of its commit.
     pub(crate) lsn: u64,
     pub(crate) length: u64,
-    /// Pages of the index after it.
+    /// Pages of the index after the commit.
     pub(crate) page_count: u32,
     pub(crate) checksum: u32,
     pub(crate) entries: Vec<Entry>,
@@ -76,7 +75,7 @@ impl BlockHeader {
     }
 }
 
-/// Where the blocks of a log end.
+/// The end of the blocks of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct End {
     pub(crate) lsn: u64,
@@ -86,7 +85,7 @@ pub(crate) struct End {
     pub(crate) last: Option<(u64, u32)>,
 }
 
-/// Gives every whole block to `each`, oldest first, up to the first that is not.
+/// Gives every whole block to `each`, oldest first, up to the first that is not whole.
 pub(crate) fn scan(log: &Log, header: &Header, mut each: impl FnMut(&Block)) -> Result<End, Error> {
     let mut end = End { lsn: header.start, checksum: 0, last: None };
     let Some(file) = log.file()? else { return Ok(end) };
@@ -141,8 +140,8 @@ fn read_block(file: &dyn StorageFile, offset: u64, end: End, buffer: &mut Vec<u8
     Ok(is_whole.then_some(Block { lsn, length, page_count, checksum, entries }))
 }
 
-/// Takes the whole records at the front of `bytes`, of which the first is at `lsn`; the bytes
-/// taken.
+/// Takes the whole records at the front of `bytes`, of which the first is at `lsn`. Returns the
+/// number of bytes taken.
 fn parse(bytes: &[u8], lsn: u64, page_count: u32, entries: &mut Vec<Entry>) -> Option<usize> {
     let mut at = 0;
     while bytes.len() - at >= RECORD_BYTES {
@@ -160,21 +159,21 @@ fn parse(bytes: &[u8], lsn: u64, page_count: u32, entries: &mut Vec<Entry>) -> O
     Some(at)
 }
 
-/// A block on its way into the log.
+/// Writes a block into the log.
 pub(crate) struct BlockWriter<'l> {
     log: &'l Log,
     file: Arc<dyn StorageFile>,
-    /// Where the block begins, in the log and in the file.
+    /// Position of the block, in the log and in the file.
     lsn: u64,
     offset: u64,
     reserved: u64,
-    /// Bytes of records handed to the system, and the checksum of all so far.
+    /// Bytes of records that were written, and the checksum of all so far.
     written: u64,
     checksum: u32,
     entries: Vec<Entry>,
 }
 
-/// What became of a block.
+/// A block that was written.
 pub(crate) struct Written {
     pub(crate) length: u64,
     pub(crate) checksum: u32,
@@ -200,7 +199,7 @@ impl<'l> BlockWriter<'l> {
         Ok(())
     }
 
-    /// Writes the block's front: from now on it is whole, though not yet durable.
+    /// Writes the block's header: the block is then whole, though not yet durable.
     pub(crate) fn finish(self, page_count: u32, before: u32) -> Result<(Written, Vec<Entry>), Error> {
         let length = BLOCK_BYTES as u64 + self.written;
         let records = self.entries.len() as u32;
@@ -215,7 +214,7 @@ impl<'l> BlockWriter<'l> {
     }
 }
 
-/// Makes sure that whatever is at `offset` of the file is not a block.
+/// Makes sure that the bytes at `offset` of the file are not a block.
 pub(crate) fn erase(file: &dyn StorageFile, offset: u64) -> io::Result<()> {
     file.write_all_at(&[0; BLOCK_BYTES], offset)?;
     file.sync()

@@ -1,4 +1,4 @@
-//! What changed in a body, as runs of bytes.
+//! The changes of a body, as runs of bytes.
 //!
 //! A run is the distance from the end of the run before it, a length (both LEB128, at least one of
 //! length), and the new bytes. Runs closer than [`GAP_MIN`] are one: a run costs two bytes besides
@@ -6,13 +6,13 @@
 
 use pagehop_engine::BODY_BYTES;
 
-/// Equal bytes between two runs that are worth a new run.
+/// Smallest number of equal bytes between two runs that are kept apart.
 const GAP_MIN: usize = 3;
 
-/// Compared at once where nothing changed.
+/// Bytes that are compared at once while none differ.
 const BLOCK: usize = 64;
 
-/// Appends the runs that make `new` of `old`; both are bodies.
+/// Appends the runs that turn `old` into `new`; both are bodies.
 pub(crate) fn encode(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
     assert!(old.len() == BODY_BYTES && new.len() == BODY_BYTES);
     let mut written = 0;
@@ -37,7 +37,7 @@ pub(crate) fn encode(old: &[u8], new: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The first place from `from` on where the two differ, or their end.
+/// The first position from `from` on at which the two differ, or their end.
 fn next_difference(old: &[u8], new: &[u8], from: usize) -> usize {
     let mut at = from;
     while at + BLOCK <= BODY_BYTES && old[at..at + BLOCK] == new[at..at + BLOCK] {
@@ -60,8 +60,8 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes were taken"))
 }
 
-/// Writes `runs` over `body`. `None`, with the body half written, if they are not what [`encode`]
-/// makes.
+/// Writes `runs` over `body`. `None`, with the body half written, if they are not the result of
+/// [`encode`].
 pub(crate) fn apply(runs: &[u8], body: &mut [u8]) -> Option<()> {
     let (mut rest, mut at) = (runs, 0_usize);
     while !rest.is_empty() {

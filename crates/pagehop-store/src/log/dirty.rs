@@ -1,14 +1,14 @@
-//! Which pages have records in the log, and how long the chain of each is.
+//! The pages that have records in the log, and the length of each page's chain.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::log::record::Kind;
 
-/// Pages with records in the log, and how many since the last image.
+/// For each page with records in the log, the number of records since the last image.
 pub(crate) type Dirty = HashMap<u32, u8, BuildHasherDefault<PageHasher>>;
 
-/// A quick hash of page numbers.
+/// A fast hash of page numbers.
 #[derive(Default)]
 pub(crate) struct PageHasher(u64);
 

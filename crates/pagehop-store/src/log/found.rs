@@ -1,4 +1,4 @@
-//! What the file of an index says about itself: its length, and the header of page 0.
+//! The state of an index file on disk: its length, and the header of page 0.
 
 use pagehop_engine::{Error, PAGE_BYTES, PageId};
 
@@ -6,22 +6,22 @@ use crate::disk::base_file::{BaseFile, PageBuffer};
 use crate::disk::storage::StorageFile;
 use crate::header::{self, Fault, HEADER_VERSION, Identity, LogTag};
 
-/// The file of an index, as it was found.
+/// The state of an index file, as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) identity: Identity,
     /// Log position of page 0, unless the page is torn or damaged.
     pub(crate) position: Option<u64>,
-    /// Tag of the log that holds newer commits; 0 for none. A torn page 0 may have lost it.
+    /// Tag of the log that holds newer commits; 0 for none. A torn page 0 may have lost the tag.
     pub(crate) tag: LogTag,
     /// Bytes of the file.
     pub(crate) length: u64,
-    /// What errors call it.
+    /// The name of the file in errors.
     pub(crate) name: String,
 }
 
 impl Found {
-    /// What is in `file` now, once page 0 shows that it is an index.
+    /// The state of `file` now, if its page 0 is that of an index.
     pub(crate) fn in_file(file: &BaseFile) -> Result<Self, Error> {
         let name = file.path().display().to_string();
         let length = file.length().map_err(|error| Error::io(format!("open of {name}"), error))?;
@@ -49,17 +49,17 @@ impl Found {
             }
             Err(_) if is_index => None,
             Err(_) => return Err(Error::Format { what: format!("{name} is not a Pagehop index") }),
-            // What the body says is for the engine to judge.
+            // The engine tests the body.
             Ok(()) => Some(header::log_position(page_0)),
         };
         Ok(Self { identity: header::identity(page_0), position, tag: header::log_tag(page_0), length, name })
     }
 }
 
-/// Writes page 0 of `base` over itself in `index`, the same file, durably. What is read may be in
-/// the system's memory only: the process that wrote it was killed before its sync, or the sync
-/// failed. So the log may neither get commits nor go because of what page 0 says, until this has
-/// been done.
+/// Writes page 0 of `base` over itself in `index`, the same file, durably. The bytes of page 0 may
+/// be in the system's memory only, if the process that wrote them was killed before its sync, or
+/// the sync failed. So before this call, page 0 must not decide that the log gets commits or is
+/// removed.
 pub(crate) fn settle(base: &BaseFile, index: &dyn StorageFile) -> Result<(), Error> {
     let mut buffer = PageBuffer::new();
     base.read(PageId(0), &mut buffer.0)?;

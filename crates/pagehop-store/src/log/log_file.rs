@@ -1,4 +1,4 @@
-//! The log file: where it is, what its header says, and where its blocks begin.
+//! The log file: its place, its header, and the offset of its blocks.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,29 +16,32 @@ const MAGIC: &[u8; 8] = b"PHOPLOG\0";
 pub(super) const BLOCK_MAGIC: u32 = u32::from_le_bytes(*b"PHBK");
 const VERSION: u32 = 2;
 pub(super) const COPY_BYTES: usize = 64;
-/// The second copy lies in another sector, and another page of every system.
+/// Offsets of the copies of the header. The second copy lies in another sector, and in another page
+/// of every system.
 pub(super) const COPIES_AT: [u64; 2] = [0, 4096];
 
-/// Where the first block begins: behind the header.
+/// Offset of the first block, behind the header.
 pub(crate) const FRONT: u64 = 8192;
 
 /// Bytes reserved at once.
 const STEP: u64 = 8 << 20;
 
-/// What the log says about itself.
+/// The header of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) identity: Identity,
-    /// What page 0 of the index says if the commits since `start` count. Changes with `start`.
+    /// The tag that page 0 of the index has if the commits since `start` count. Changes with
+    /// `start`.
     pub(crate) tag: LogTag,
-    /// Grows by one with every change of the header; of two whole copies the higher counts.
+    /// Increases by one with every change of the header; of two whole copies, the one with the
+    /// higher number counts.
     pub(crate) sequence: u64,
     /// Position of the first block.
     pub(crate) start: u64,
-    /// Pages of the index when the log began: only these are a base for deltas.
+    /// Pages of the index when the log began: only these can be the base of deltas.
     pub(crate) base_pages: u32,
-    /// Position on page 0 of the index when the log began. An index older than that is not the
-    /// log's.
+    /// Position on page 0 of the index when the log began. The log does not belong to an older
+    /// index.
     pub(crate) base_position: u64,
 }
 
@@ -76,7 +79,7 @@ impl Header {
         crc32c(&bytes[16..], crc32c(&bytes[..12], 0))
     }
 
-    /// Where in the file the position `lsn`, not below the start, lies.
+    /// Offset in the file of the position `lsn`, which must not be below the start.
     pub(crate) fn offset(&self, lsn: u64) -> u64 {
         offset(self.start, lsn)
     }
@@ -90,7 +93,7 @@ pub(super) fn offset(start: u64, lsn: u64) -> u64 {
 pub(crate) struct Log {
     storage: Arc<dyn Storage>,
     file: Mutex<Option<Arc<dyn StorageFile>>>,
-    /// What errors call it.
+    /// The name of the log in errors.
     name: String,
 }
 
@@ -113,7 +116,7 @@ impl Log {
         Ok(file.clone())
     }
 
-    /// The file, which exists.
+    /// The file, which must exist.
     pub(crate) fn existing(&self) -> Result<Arc<dyn StorageFile>, Error> {
         self.file()?.ok_or_else(|| self.refused("open", io::ErrorKind::NotFound.into()))
     }
@@ -133,21 +136,21 @@ impl Log {
         Ok(file)
     }
 
-    /// Whether the file was removed under this process: what is written to it is lost with the
-    /// process.
+    /// Whether the file was removed while this process uses it: its bytes are lost when the process
+    /// ends.
     pub(crate) fn is_removed(&self) -> bool {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.as_ref().is_some_and(|file| matches!(file.is_removed(), Ok(true)))
     }
 
-    /// Opens the file again when it is next needed: it may be another by now.
+    /// Opens the file again at its next use: the name may lead to another file now.
     pub(crate) fn forget(&self) {
         *self.file.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Removes the file, durably: it may hold what failed to be written and failed to be erased, of
-    /// which no reader saw anything and a loss of power could bring back. Page 0 of `base`, which
-    /// names no log, is made durable first.
+    /// Removes the file, durably: it may hold a block that failed and could not be erased, which no
+    /// reader saw and a loss of power could bring back. Page 0 of `base`, which names no log, is
+    /// made durable first.
     pub(crate) fn remove(&self, base: &BaseFile) -> Result<(), Error> {
         let index =
             self.storage.open(Name::Index, false).and_then(|file| file.ok_or(io::ErrorKind::NotFound.into()));
@@ -193,20 +196,21 @@ impl Log {
         let bytes = header.to_bytes();
         let [first, second] = COPIES_AT;
         let written = file.write_all_at(&bytes, first).and_then(|()| file.sync());
-        // The second copy is for damage, not for tearing: it may reach the disk whenever it does.
+        // The second copy protects from damage, not from tearing: it may reach the disk at any
+        // time.
         written
             .and_then(|()| file.write_all_at(&bytes, second))
             .map_err(|error| self.refused("write of the header", error))
     }
 
-    /// Reserves space for blocks up to file offset `end` in large steps; returns up to where it now
-    /// is.
+    /// Reserves space for blocks up to file offset `end` in large steps; returns the offset up to
+    /// which there is space now.
     pub(crate) fn reserve(&self, file: &dyn StorageFile, reserved: u64, end: u64) -> u64 {
         if end <= reserved {
             return reserved;
         }
         let wanted = end.next_multiple_of(STEP);
-        // A disk that has no room for a step may have some for the block: the write says so.
+        // A disk that has no room for a step may have room for the block: the write will tell.
         if file.allocate(wanted).is_ok() { wanted } else { reserved }
     }
 
@@ -219,7 +223,7 @@ impl Log {
     }
 }
 
-/// Whether something that calls itself a block is where the first one would be.
+/// Whether the bytes at the place of the first block begin as a block.
 fn begins_with_block(file: &dyn StorageFile) -> io::Result<bool> {
     let mut magic = [0; 4];
     Ok(file.read_at(&mut magic, FRONT)? == 4 && magic == BLOCK_MAGIC.to_le_bytes())

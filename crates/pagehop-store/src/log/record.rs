@@ -1,11 +1,11 @@
-//! One page's change, and how the changes of a page lead to each other.
+//! One change of a page, and the chain of a page's changes.
 //!
 //! A record names the position of the record before it of the same page, so that a page is made
 //! again from its newest record alone: back along the chain to a full image or to the version at
-//! hand, then forward. Of a page that is not whole, the chain back to an image or to the beginning
-//! of the log makes the newest version just the same (`versions.rs` says why); the checksum of the
-//! body, which each record carries, proves it. Every [`CHAIN_MAX`]th record of a page is an image,
-//! which bounds the way back.
+//! hand, then forward. If a page is not whole, the chain back to an image or to the beginning of
+//! the log still gives the newest version (`versions.rs` has the reason); the checksum of the body,
+//! which each record carries, proves it. Every [`CHAIN_MAX`]th record of a page is an image, which
+//! bounds the way back.
 
 use pagehop_engine::{BODY_BYTES, Error, PageId};
 use pagehop_kernels::crc32c;
@@ -21,10 +21,10 @@ pub(crate) const RECORD_BYTES: usize = 24;
 /// Most records that are read to make a page.
 pub(crate) const CHAIN_MAX: u8 = 64;
 
-/// Read at once: most records are shorter.
+/// Bytes that are read at once: most records are shorter.
 const FIRST_READ: usize = 512;
 
-/// What a record's payload is.
+/// The kind of a record's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -42,11 +42,12 @@ impl Kind {
     }
 }
 
-/// What stands in front of the payload.
+/// The header of a record, before its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordHeader {
     pub(crate) page: u32,
-    /// Of a delta, the position of the version that it changes, in this log or before it; else 0.
+    /// For a delta, the position of the version that it changes, in this log or before it;
+    /// otherwise 0.
     pub(crate) previous: u64,
     pub(crate) kind: Kind,
     /// Bytes of payload.
@@ -56,7 +57,7 @@ pub(crate) struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// The header at the front of `bytes`; `None` if it is none. The checksum is not looked at.
+    /// The header at the front of `bytes`; `None` if it is no header. The checksum is not tested.
     pub(crate) fn from_bytes(bytes: &[u8], lsn: u64) -> Option<Self> {
         let kind = Kind::from_byte(bytes[18])?;
         let length = usize::from(u16::from_le_bytes([bytes[16], bytes[17]]));
@@ -78,8 +79,8 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Makes `body`, the version before, the version of this record. `None` if the payload is
-    /// nonsense.
+    /// Turns `body`, the version before, into the version of this record. `None` if the payload is
+    /// invalid.
     pub(crate) fn apply(&self, body: &mut [u8]) -> Option<()> {
         match self.header.kind {
             Kind::Delta => delta::apply(&self.payload, body),
@@ -95,17 +96,17 @@ impl Record {
     }
 }
 
-/// Records of different pages, which get their positions last.
+/// Records of different pages; their positions are set at the end.
 #[derive(Default)]
 pub(crate) struct Records {
     bytes: Vec<u8>,
-    /// Page and kind of each, and where it ends.
+    /// For each record its page, its kind, and the offset of its end.
     ends: Vec<(u32, Kind, usize)>,
 }
 
 impl Records {
-    /// Appends the record of `page`, whose new body is `new`; `old` is its version before and where
-    /// that is.
+    /// Appends the record of `page`, whose new body is `new`; `old` is the version before, with its
+    /// position.
     pub(crate) fn push(&mut self, page: u32, old: Option<(&[u8], u64)>, new: &[u8]) {
         let kind = encode(page, old, new, &mut self.bytes);
         self.ends.push((page, kind, self.bytes.len()));
@@ -127,8 +128,8 @@ impl Records {
     }
 }
 
-/// Appends a record without its checksum: of the runs from `old`, the version at `previous`, if
-/// that is given and shorter than an image.
+/// Appends a record without its checksum: the runs from `old`, the version at `previous`, if it is
+/// given and the runs are shorter than an image.
 fn encode(page: u32, old: Option<(&[u8], u64)>, new: &[u8], out: &mut Vec<u8>) -> Kind {
     let at = out.len();
     out.resize(at + RECORD_BYTES, 0);
@@ -161,8 +162,8 @@ fn seal(record: &mut [u8], lsn: u64) {
     record[..4].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// Covers the record and where it is: one left from before a checkpoint is not taken for one of
-/// now.
+/// The checksum of a record and its position: a record from before a checkpoint is not taken for a
+/// present one.
 fn checksum(record: &[u8], lsn: u64) -> u32 {
     crc32c(&record[4..], crc32c(&lsn.to_le_bytes(), 0))
 }

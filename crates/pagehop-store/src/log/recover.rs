@@ -1,15 +1,15 @@
-//! What an index file and its log say together when no process has them open.
+//! Recovery: the state of an index from its file and its log, when no process has them open.
 //!
-//! **Whether the log counts** is said by page 0 of the index: before the first commit since a
+//! **Whether the log counts** depends on page 0 of the index: before the first commit since a
 //! checkpoint, the writer puts the log's tag on it, and the checkpoint takes it off again. A log
 //! that page 0 names must be there; one that it does not name has nothing that the index lacks.
-//! Anything else means that one of the two was removed, or is a copy from another time: that is an
-//! error, because to go on without the log would be to lose its commits.
+//! Otherwise one of the two was removed, or is a copy from another time. That is an error, because
+//! going on without the log would lose its commits.
 //!
 //! **Nothing is applied**: the log's whole blocks fill the table of newest changes, and pages are
 //! made from both files as they are read, those that a checkpoint left half written like the others
-//! (`versions.rs`). Only a writer changes a file: it cuts off what is behind the log's last whole
-//! block, so that it never comes to life again.
+//! (`versions.rs`). Only a writer changes a file: it cuts off the bytes behind the log's last whole
+//! block, so that they never count.
 
 use pagehop_engine::{Error, PAGE_BYTES, PageId};
 
@@ -17,9 +17,9 @@ use crate::log::block::{self, End, Entry};
 use crate::log::dirty::{Dirty, note};
 use crate::log::found::Found;
 use crate::log::log_file::{Header, Log};
-use crate::process::shared::Shared;
+use crate::process::shared_words::Shared;
 
-/// What was found out; the table of newest changes has the rest.
+/// The result of recovery; the table of newest changes has the rest.
 pub(crate) struct Recovered {
     /// The log's header; `None` if there is no log that counts.
     pub(crate) header: Option<Header>,
@@ -31,7 +31,8 @@ pub(crate) struct Recovered {
     pub(crate) base_pages: u32,
 }
 
-/// The first position that is above `position`, and above all in an index whose page 0 has it.
+/// The first position that is above `position`, and above all positions in an index whose page 0
+/// has it.
 fn position_above(position: u64) -> u64 {
     const ROUND: u64 = 8192;
     (position / ROUND + 1) * ROUND
@@ -61,7 +62,7 @@ pub(crate) fn recover(
 }
 
 fn recover_found(found: &Found, log: &Log, shared: &Shared) -> Result<Recovered, Error> {
-    // A log of another index does not count, whatever is in it.
+    // A log of another index does not count.
     let header = log.read_header()?.filter(|header| header.identity == found.identity);
     match (found.position, header) {
         (Some(position), Some(header)) if found.tag == header.tag => {
@@ -73,7 +74,7 @@ fn recover_found(found: &Found, log: &Log, shared: &Shared) -> Result<Recovered,
             let end = block::scan(log, &header, |_| {})?;
             match end.last {
                 Some((commit, _)) if position < commit => Err(index_is_older(found, log)),
-                // A checkpoint brought all of it into the index and was cut short then.
+                // A checkpoint wrote all of the log into the index, and was then cut short.
                 _ => without_log(found, shared),
             }
         }
@@ -108,7 +109,7 @@ fn with_log(
         if refused.is_some() {
             return;
         }
-        // In the order of a commit: new pages, their count, those that name them.
+        // The order of a commit: new pages, their count, pages that name them.
         let known = shared.page_count();
         let raise = |entry: &Entry| shared.raise_newest(entry.page, entry.lsn);
         block.entries.iter().filter(|entry| entry.page >= known).for_each(raise);
@@ -156,14 +157,14 @@ fn whole_pages(found: &Found) -> Result<u32, Error> {
 }
 
 impl Recovered {
-    /// Shows all processes what was found.
+    /// Shows all processes the recovered state.
     pub(crate) fn show(&self, shared: &Shared) {
         shared.set_base(self.end_start(), self.base_pages);
         shared.set_page_count(self.page_count);
         shared.publish(self.commit);
     }
 
-    /// Position where the log begins, or will.
+    /// Position where the log begins, or will begin.
     pub(crate) fn end_start(&self) -> u64 {
         self.header.as_ref().map_or(self.end.lsn, |header| header.start)
     }

@@ -1,4 +1,5 @@
-//! A page as it is now: what the index file holds of it, and what the log says happened since.
+//! The newest version of a page: its version in the index file, and the changes since then in the
+//! log.
 //!
 //! A page without an entry in the table of newest changes is as it is in the file. For others, the
 //! chain of records is read back to an image or to the version that the file has, and applied
@@ -6,14 +7,13 @@
 //! page or was cut short by a loss of power, the chain is read back to the beginning of the log and
 //! all of it is applied:
 //!
-//! - While a log lasts, only versions that it made are written over the page in the file. Whatever
-//!   mixture of them is read, each byte is from one of them, or from the page as it was when the
-//!   log began.
-//! - Records are runs of bytes. Where these versions differ, some run of the chain says what the
-//!   byte is now; where no run is, they are all the same.
+//! - While a log lasts, only versions that it made are written over the page in the file. In any
+//!   mixture of them, each byte is from one of them, or from the page as it was when the log began.
+//! - Records are runs of bytes. Where these versions differ, a run of the chain has the newest
+//!   value of the byte; where there is no run, they are all equal.
 //!
-//! So the result is the newest version, whatever was mixed. A record also says what the checksum of
-//! the body after it is: if the result has another, the page was damaged in some other way.
+//! So the result is the newest version of any mixture. A record also has the checksum of the body
+//! after it: if the result has another, the page was damaged in some other way.
 //!
 //! This holds if the log began at the same position before the bytes were read and after the chain
 //! was looked up. If another process ended a checkpoint in between, both are done again.
@@ -28,9 +28,9 @@ use crate::log::log_file::Log;
 use crate::log::record::{self, CHAIN_MAX, Kind};
 use crate::log::recover::recover;
 use crate::process::attach;
-use crate::process::shared::Shared;
+use crate::process::shared_words::Shared;
 
-/// The index file, its log, and the table that says which version of each page is the newest.
+/// The index file, its log, and the table with the newest version of each page.
 pub(crate) struct Versions {
     pub(crate) base: BaseFile,
     pub(crate) log: Log,
@@ -42,31 +42,32 @@ pub(crate) struct Versions {
 /// How this process learns of commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum News {
-    /// It makes them: it is the writer.
+    /// It makes the commits: it is the writer.
     Own,
-    /// From the words that it shares with the writer.
+    /// It reads the words that it shares with the writer.
     Shared,
-    /// Not at all: there are no shared words. It reads the log again when it finds that it must.
+    /// It does not: there are no shared words. It reads the log again when it must.
     None,
 }
 
-/// What records are applied to.
+/// The bytes that records are applied to.
 enum Base {
     /// A whole page, which was read at some time.
     Whole,
-    /// What is in the file, read since the log began; why it cannot be used as it is, if so.
+    /// The bytes in the file, read since the log began; with the error, if they cannot be used as
+    /// they are.
     Read(Result<(), Error>),
-    /// Nothing: why.
+    /// No bytes, and the error that explains it.
     Nothing(Error),
 }
 
 impl Versions {
-    /// Whether the index file has some version of `page` that may be needed.
+    /// Whether the index file has a version of `page` that may be needed.
     pub(crate) fn has_base(&self, page: u32) -> bool {
         page < self.shared.base_pages() || self.shared.newest(page) < self.shared.log_start()
     }
 
-    /// Reads what the index file holds of `page`, which may be old.
+    /// Reads the version of `page` in the index file, which may be old.
     pub(crate) fn read_base(&self, page: u32, bytes: &mut [u8; PAGE_BYTES]) -> Result<(), Error> {
         if !self.has_base(page) {
             return Err(self.without_base(page));
@@ -99,7 +100,7 @@ impl Versions {
     /// `is_whole`.
     #[cold]
     fn rebuild(&self, page: u32, bytes: &mut [u8; PAGE_BYTES], is_whole: bool) -> Result<(), Error> {
-        // Mostly the log leads to the version at hand, or needs none.
+        // Usually the log leads to the version at hand, or the page has no records.
         if is_whole && self.bring_up(page, bytes, self.shared.log_start(), Base::Whole).is_ok() {
             return Ok(());
         }
@@ -129,9 +130,9 @@ impl Versions {
     }
 
     /// Applies to `bytes`, which is a `base`, the records of `page` that it lacks, in the log that
-    /// begins at `start`. If that fails, `bytes` is anything.
+    /// begins at `start`. If that fails, the content of `bytes` is undefined.
     fn bring_up(&self, page: u32, bytes: &mut [u8; PAGE_BYTES], start: u64, base: Base) -> Result<(), Error> {
-        // After the base was read: what was in it then is in the table now.
+        // This comes after the read of the base: all of its changes are in the table now.
         let newest = self.shared.newest(page);
         let have = match &base {
             Base::Whole | Base::Read(Ok(())) => Some(header::log_position(bytes)),
@@ -160,7 +161,7 @@ impl Versions {
                 match base {
                     Base::Whole => return Err(self.other_version(page, previous, have.unwrap_or(0))),
                     Base::Nothing(error) => return Err(error),
-                    // The chain is complete, and goes onto whatever there is.
+                    // The chain is complete, so it may be applied to any base.
                     Base::Read(_) => break,
                 }
             }
@@ -189,9 +190,9 @@ impl Versions {
         Ok(())
     }
 
-    /// Looks again at what may have changed without notice; whether there was something to look at.
-    /// The log may be another file by now; without shared words it may also be longer than was
-    /// known.
+    /// Refreshes the state that may have changed without notice. Returns whether there was such
+    /// state. The log may be another file by now; without shared words it may also be longer than
+    /// was known.
     fn look_again(&self) -> bool {
         match self.news {
             News::Own => false,
@@ -203,7 +204,7 @@ impl Versions {
         }
     }
 
-    /// Reads the log once more, where commits of other processes are not announced.
+    /// Reads the log again, if commits of other processes are not announced.
     pub(crate) fn catch_up(&self) -> Result<(), Error> {
         self.log.forget();
         let (_, recovered) = recover(|| Found::in_file(&self.base), &self.log, &self.shared)?;
@@ -211,9 +212,9 @@ impl Versions {
         Ok(())
     }
 
-    /// Shows all of a commit that a writer was showing when it died; it is in the log. Does nothing
-    /// while the writer lives, or another process opens the index. What is in the log stays as it
-    /// is: the next writer repairs it.
+    /// Shows all of a commit that a writer was showing when it died; the commit is in the log. Does
+    /// nothing while the writer lives, or while another process opens the index. The log is not
+    /// changed: the next writer repairs it.
     #[cold]
     pub(crate) fn finish_commit(&self) {
         if self.news != News::Shared {
@@ -235,7 +236,7 @@ impl Versions {
         Error::corrupt(PageId(page), format!("expected its version {expected}, found {found}, in {path}"))
     }
 
-    /// The error for a page that all of its records do not make what was committed.
+    /// The error for a page that is not the committed one after all of its records were applied.
     fn beyond_repair(&self, page: u32, newest: u64, base: Base) -> Error {
         let (path, log) = (self.base.path().display(), self.log.name());
         let fault = match base {

@@ -1,9 +1,9 @@
 //! Joining the processes that have an index open, and leaving them.
 //!
-//! Locks on bytes of `X-shared` say which processes share it: byte 0 is held while a process joins
-//! or leaves, byte 16 + i by process i. The locks on `X` itself (`locks.rs`) say who writes, and
-//! whether a process uses `X` with another `X-shared`. The system frees all of them when their
-//! process ends, however it ends.
+//! Locks on bytes of `X-shared` show which processes share it: byte 0 is held while a process joins
+//! or leaves, byte 16 + i by process i. The locks on `X` itself (`locks.rs`) show which process
+//! writes, and whether a process uses `X` with another `X-shared`. The system frees all locks of a
+//! process when it ends.
 
 use std::fs::File;
 use std::io;
@@ -20,7 +20,7 @@ use crate::disk::location::{Location, SHARED};
 use crate::header::Identity;
 use crate::process::locks::IndexLocks;
 use crate::process::mapping::{self, Words};
-use crate::process::shared::{
+use crate::process::shared_words::{
     AT_DEVICE, AT_IDENTITY, AT_INODE, AT_MAGIC, AT_VERSION, Attachment, HEAD_BYTES, LOCK_PROCESS, MAGIC, PROCESSES,
     Shared, VERSION, give_space,
 };
@@ -28,10 +28,10 @@ use crate::process::snapshots;
 
 const LOCK_COMING: u64 = 0;
 
-/// How long a process that is being killed may go on holding some of its locks.
+/// How long a killed process may still hold some of its locks.
 const DYING: Duration = Duration::from_secs(2);
 
-/// How an attempt to join ended.
+/// The outcome of an attempt to join.
 pub(crate) enum Attached {
     /// Joined; `first` if no other process is there, and the words are zeros. No process joins or
     /// leaves until [`let_others_in`].
@@ -42,10 +42,10 @@ pub(crate) enum Attached {
     Refused(io::Error),
 }
 
-/// How an attempt to share the words of one file ended.
+/// The outcome of an attempt to share the words of one file.
 enum Shares {
     Joined(Shared, bool),
-    /// The words were those of another index, and are gone now.
+    /// The words were those of another index, and were removed.
     OfAnother,
     /// Other processes have the index open and do not share these words.
     NotTheirs,
@@ -130,8 +130,8 @@ fn join(
                 let what = format!("{}{SHARED} is in use by another version of this program", path.display());
                 return Err(Error::Format { what });
             }
-            // Of the file that was here before; those who still read it keep what they have
-            // mapped.
+            // The words belong to the file that was here before; processes that still read it keep
+            // their mapping.
             return Ok(location.remove(SHARED).map(|()| Shares::OfAnother));
         }
     }
@@ -159,18 +159,19 @@ fn register(shared: &mut Shared) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Ends what began with [`Attached::Joined`]: the words are complete.
+/// Ends the section that began with [`Attached::Joined`]: the words are complete.
 pub(crate) fn let_others_in(shared: &Shared) {
     if let Some(Attachment { file, .. }) = &shared.attachment {
         mapping::unlock(file, LOCK_COMING);
     }
 }
 
-/// Does `work` while no process writes, opens or leaves the index. `None` if one does at the
-/// moment, or if that is not known. Never waits.
+/// Runs `work` while no process writes, opens or leaves the index. `None` if one does so now, or if
+/// that is not known. Never waits.
 pub(crate) fn without_writer<T>(shared: &Shared, work: impl FnOnce() -> T) -> Option<T> {
     let Attachment { file, locks, .. } = shared.attachment.as_ref()?;
-    // The lock is of the process, not of a thread; a child of a fork has it with its parent.
+    // The lock belongs to the process, not to a thread; the child of a fork shares it with its
+    // parent.
     let _alone = shared.finishing.try_lock().ok()?;
     if shared.is_forked() || !matches!(mapping::lock(file, LOCK_COMING, false), Ok(true)) {
         return None;
@@ -180,8 +181,7 @@ pub(crate) fn without_writer<T>(shared: &Shared, work: impl FnOnce() -> T) -> Op
     done
 }
 
-/// Keeps other processes from opening the index at `path`, which this one has open, and has
-/// open alone.
+/// Keeps other processes from opening the index at `path`, which only this one has open.
 ///
 /// # Errors
 ///
@@ -220,8 +220,7 @@ pub(crate) fn end_writing(shared: &Shared) {
     shared.attachment.iter().for_each(|attachment| attachment.locks.end_writing());
 }
 
-/// Leaves. If no other process is there, the words are removed, and the log if `remove_log`
-/// finds that it is not needed.
+/// Leaves the index. If no other process has it open, removes the words and calls `remove_log`.
 pub(crate) fn detach(shared: &mut Shared, remove_log: impl FnOnce()) {
     if shared.is_forked() {
         return;
@@ -235,13 +234,14 @@ pub(crate) fn detach(shared: &mut Shared, remove_log: impl FnOnce()) {
         let alone = !mapping::is_locked(&file, LOCK_PROCESS, u64::from(PROCESSES))?;
         if alone && location.is_named(SHARED, &file)? {
             remove_log();
-            // Before the name goes: a process that finds none must find no other either.
+            // This comes before the name is removed: a process that finds no name must find no
+            // process either.
             locks.end_presence();
             location.remove(SHARED)?;
         }
         Ok(())
     });
-    // What could not be removed is made new by the next process that comes.
+    // If the file could not be removed, the next process that joins makes the words new.
     let _ = gone;
     locks.end_writing();
 }
@@ -250,7 +250,7 @@ pub(crate) fn detach(shared: &mut Shared, remove_log: impl FnOnce()) {
 fn words(attachment: Attachment, first: bool) -> io::Result<Shared> {
     let file = &attachment.file;
     if first {
-        // Some file systems write out, on closing, a file that was once cut to nothing.
+        // Some file systems write a file that was once truncated to 0 when it is closed.
         if file.metadata()?.len() > 0 {
             file.set_len(0)?;
         }
@@ -265,8 +265,9 @@ fn words(attachment: Attachment, first: bool) -> io::Result<Shared> {
 }
 
 /// Tells a file system that writes every block to a new place, such as btrfs, not to do so with
-/// this file, which is empty. There a disk that is full would be a signal to the next process that
-/// writes to the mapped file, though its space was reserved. Others do not know the flag.
+/// this file, which is empty. Otherwise, on a full disk, the next process that writes to the mapped
+/// file would get a signal although its space was reserved. Other file systems do not know the
+/// flag.
 fn write_in_place(file: &File) {
     if let Ok(flags) = rustix::fs::ioctl_getflags(file) {
         let _ = rustix::fs::ioctl_setflags(file, flags | IFlags::NOCOW);
@@ -279,8 +280,8 @@ fn open_coming(location: &Location, index: &File) -> io::Result<Option<File>> {
     let file = location.open(SHARED, OFlags::RDWR | OFlags::CREATE)?;
     let permissions = index.metadata()?.permissions();
     if file.metadata()?.permissions() != permissions {
-        // A process that may use the index may share it. Refused to all but the owner, who has done
-        // it.
+        // A process that may use the index may share it. The system refuses this to all but the
+        // owner, who has done it.
         let _ = file.set_permissions(permissions);
     }
     mapping::lock(&file, LOCK_COMING, true)?;
@@ -303,8 +304,8 @@ pub(crate) struct Replacing {
 }
 
 impl Replacing {
-    /// Waits until no process is opening the index at `path`. `None` where there are no locks or
-    /// side files.
+    /// Waits until no process is opening the index at `path`. `None` if there are no locks or side
+    /// files.
     ///
     /// # Errors
     ///
@@ -330,7 +331,7 @@ impl Replacing {
         }
     }
 
-    /// The old index is gone: removes its words, after `log_removal` its log.
+    /// The old index is gone: removes its words and, with `log_removal`, its log.
     pub(crate) fn finish(self, log_removal: impl FnOnce(&Location)) {
         log_removal(&self.location);
         let _ = self.location.remove(SHARED);

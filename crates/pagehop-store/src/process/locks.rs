@@ -1,12 +1,11 @@
 //! Locks on bytes of the index file itself.
 //!
-//! They hold by the file, under any name and mount, and without
-//! the files beside it. They are read and write locks of *open file descriptions* (`mapping.rs`),
-//! on bytes far beyond any page.
+//! They belong to the file, under any name and mount, and do not need the files beside it. They are
+//! read and write locks of *open file descriptions* (`mapping.rs`), on bytes far beyond any page.
 //!
 //! - `WRITER`: the process that writes holds it alone.
-//! - `PRESENT`: every process that shares `X-shared` has a part in it. A process that finds no
-//!   other in `X-shared` but one here knows that `X-shared` is not the one that the others share.
+//! - `PRESENT`: every process that shares `X-shared` holds it in share mode. A process that finds
+//!   no other in `X-shared`, but one here, knows that the others share another `X-shared`.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +15,7 @@ use crate::process::mapping;
 const WRITER: u64 = 1 << 62;
 const PRESENT: u64 = WRITER + 1;
 
-/// An opening of the index file, and the locks that it has.
+/// An opening of the index file, with its locks.
 pub(crate) struct IndexLocks(File);
 
 impl IndexLocks {
@@ -29,7 +28,7 @@ impl IndexLocks {
         &self.0
     }
 
-    /// Becomes the writer; `false` if there is one.
+    /// Becomes the writer; `false` if there is a writer.
     pub(crate) fn become_writer(&self) -> io::Result<bool> {
         mapping::lock(&self.0, WRITER, false)
     }
@@ -49,8 +48,8 @@ impl IndexLocks {
         mapping::is_locked(&self.0, PRESENT, 1)
     }
 
-    /// Gives up being the writer. The end of the opening would do it, too; but a child of a fork
-    /// keeps that open.
+    /// Releases the writer's lock. Closing the file would do so, too, but the child of a fork keeps
+    /// it open.
     pub(crate) fn end_writing(&self) {
         mapping::unlock(&self.0, WRITER);
     }

@@ -26,7 +26,7 @@ unsafe impl Word for AtomicU32 {}
 // SAFETY: an integer.
 unsafe impl Word for AtomicU64 {}
 
-/// Zeroed words in memory, of this process alone or of all that map the same file.
+/// Zeroed words in memory, of this process alone or of all processes that map the same file.
 pub(crate) struct Words<T: Word = AtomicU64> {
     base: NonNull<T>,
     count: usize,
@@ -38,8 +38,8 @@ unsafe impl<T: Word> Send for Words<T> {}
 unsafe impl<T: Word> Sync for Words<T> {}
 
 impl<T: Word> Words<T> {
-    /// `count` zeros, at least one, of this process alone; they cost memory only where they are
-    /// touched.
+    /// `count` zeros, at least one, for this process alone; words that are not touched take no
+    /// memory.
     pub(crate) fn private(count: usize) -> io::Result<Self> {
         // SAFETY: a new private mapping at an address of the kernel's choice overlaps nothing.
         let mapping = unsafe {
@@ -85,7 +85,7 @@ impl<T: Word> Drop for Words<T> {
     }
 }
 
-/// Bytes of a file, to be looked at.
+/// Bytes of a mapped file, to be read.
 pub(crate) struct Bytes {
     base: NonNull<u8>,
     length: usize,
@@ -119,7 +119,7 @@ impl Drop for Bytes {
     }
 }
 
-/// Tells a process from the children of its forks, at the cost of one load.
+/// Distinguishes a process from the children of its forks, at the cost of one load.
 ///
 /// The system wipes the word in a child. Where it cannot (gVisor refuses the advice), the word is
 /// always 0, and the system is asked for the process each time. It is asked, too, where any advice
@@ -140,12 +140,12 @@ impl ForkMark {
         Ok(mark)
     }
 
-    /// A mark that the system does not wipe.
+    /// A mark that reads the process number each time.
     fn asking() -> io::Result<Self> {
         Ok(Self { word: Words::private(1)?, is_wiped: false })
     }
 
-    /// The system's number of this process.
+    /// The process number of this process.
     #[inline]
     pub(crate) fn process(&self) -> u32 {
         let process = self.word.word(0).load(Ordering::Relaxed) as u32;
@@ -182,9 +182,9 @@ pub(crate) fn lock_shared(file: &File, at: u64) -> io::Result<()> {
     control(file, libc::F_OFD_SETLK, libc::F_RDLCK, at, 1).map(|_| ())
 }
 
-/// Gives up what [`lock`] or [`lock_shared`] got.
+/// Releases a lock of [`lock`] or [`lock_shared`].
 pub(crate) fn unlock(file: &File, at: u64) {
-    // It cannot fail where locking worked, and the end of the opening unlocks in any case.
+    // This cannot fail where locking worked, and closing the file unlocks in any case.
     let _ = control(file, libc::F_OFD_SETLK, libc::F_UNLCK, at, 1);
 }
 

@@ -1,7 +1,8 @@
-//! What processes share while they have one index open: mapped words, locks, and snapshots.
+//! The state that processes share while they have one index open: mapped words, locks, and
+//! snapshots.
 
 pub(crate) mod attach;
 pub(crate) mod locks;
 pub(crate) mod mapping;
-pub(crate) mod shared;
+pub(crate) mod shared_words;
 pub(crate) mod snapshots;

@@ -1,19 +1,19 @@
 //! Which commits readers still use, over all processes.
 //!
-//! A reader's snapshot stands in a slot of the shared words while the reader lives. A slot is two
-//! words: whose it is, and the snapshot plus one. It belongs to a reader's lane for as long as the
+//! A reader's snapshot is in a slot of the shared words while the reader lives. A slot has two
+//! words: its owner, and the snapshot plus one. It belongs to a reader's lane for as long as the
 //! process has the index open, so that taking a snapshot is a store and a fence. If all slots are
-//! taken, the readers left share one word of their process, which keeps the oldest of their
+//! taken, the remaining readers share one word of their process, which has the oldest of their
 //! snapshots.
 //!
-//! Taking one works like a hazard pointer: store the commit number, fence, see whether it is still
-//! the newest. The writer publishes, fences, then looks at the slots: it sees the snapshot, or the
-//! reader sees its commit.
+//! Taking a snapshot works like a hazard pointer: store the commit number, fence, test whether it
+//! is still the newest. The writer publishes, fences, then looks at the slots: it sees the
+//! snapshot, or the reader sees its commit.
 
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::process::shared::{PROCESSES, Shared};
+use crate::process::shared_words::{PROCESSES, Shared};
 
 /// Word of the head with the number of slots that were ever used.
 const AT_SLOTS_USED: usize = 40;
@@ -23,7 +23,7 @@ const AT_PROCESSES: usize = 512;
 const AT_SLOTS: usize = 2048;
 const SLOTS: u32 = 4096;
 
-/// In place of an owner while a slot is taken from a process that ended.
+/// Owner of a slot while it is taken from a process that ended.
 const CLEARING: u64 = u64::MAX;
 
 /// The slot that a lane keeps from one reader to the next: the system's process number and the slot
@@ -31,12 +31,12 @@ const CLEARING: u64 = u64::MAX;
 #[derive(Default)]
 pub(crate) struct LaneSlot(AtomicU64);
 
-/// Where a reader's snapshot stands.
+/// The place of a reader's snapshot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim {
     /// A slot, or the process's word.
     slot: Option<u32>,
-    /// The process that took it; in a child of a fork it is not ours to give back.
+    /// The process that took the slot; the child of a fork must not give it back.
     process: u32,
     /// The snapshot.
     pub(crate) commit: u64,
@@ -74,7 +74,7 @@ pub(crate) fn take(shared: &Shared, lane: &LaneSlot, before: Option<Claim>) -> C
     let Some(slot) = slot else {
         let mut readers = shared.overflow.readers.lock().unwrap_or_else(PoisonError::into_inner);
         let word = word_of(shared, shared.process());
-        // What an earlier one of them holds is older, and holds this one, too.
+        // The snapshot of an earlier reader is older, and protects this one, too.
         let commit = if *readers == 0 { store(shared, word) } else { shared.published() };
         *readers += 1;
         return Claim { slot: None, process, commit };
@@ -133,7 +133,7 @@ fn claim(shared: &Shared) -> Option<u32> {
     None
 }
 
-/// No reader, now or later, has a snapshot below this. For the writer alone.
+/// No reader has or will have a snapshot below this. Only for the writer.
 pub(crate) fn oldest(shared: &Shared) -> u64 {
     let mut oldest = shared.published();
     fence(Ordering::SeqCst);
@@ -177,7 +177,7 @@ impl AliveOnce<'_> {
     }
 }
 
-/// Frees a slot of `owner`, which is gone, unless another process does or has.
+/// Frees a slot of `owner`, which is gone, unless another process frees it.
 fn clear(shared: &Shared, slot: u32, owner: u64) {
     let word = owner_of(shared, slot);
     if word.compare_exchange(owner, CLEARING, Ordering::SeqCst, Ordering::Relaxed).is_ok() {

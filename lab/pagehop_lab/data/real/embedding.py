@@ -53,7 +53,7 @@ class Shards:
         return -(-len(self.texts) // self.size)
 
     def job(self, shard: int, *, keeps_tokens: bool) -> Job:
-        """What computes shard number `shard`."""
+        """The job that computes shard number `shard`."""
         texts = self.texts[shard * self.size : (shard + 1) * self.size]
         return Job(self.folder, f"{shard:05}", texts, keeps_tokens)
 
@@ -73,13 +73,13 @@ class Shards:
         return found
 
     def token_counts(self, shard: int) -> npt.NDArray[np.int64]:
-        """How many of those tokens each text has."""
+        """The number of these tokens of each text."""
         found: npt.NDArray[np.int64] = np.load(self.folder / f"{shard:05}-counts.npy")
         return found
 
 
 def is_done(job: Job) -> bool:
-    """Whether the files of a shard are there."""
+    """Whether the files of a shard exist."""
     parts = ["", "-tokens"] if job.keeps_tokens else [""]
     return all((job.folder / f"{job.name}{part}.npy").exists() for part in parts)
 
@@ -104,7 +104,7 @@ def compute(jobs: Sequence[Job], say: Say, new_model: Callable[[], Model] | None
 
 
 def _done(jobs: Sequence[Job], new_model: Callable[[], Model] | None) -> Iterator[tuple[Job, int]]:
-    """Each shard when its files are there, with its tokens."""
+    """Yields each shard, with its token count, once its files exist."""
     if new_model is not None:
         model = new_model()
         for job in jobs:
@@ -153,7 +153,7 @@ def run(job: Job, model: Model) -> int:
 
 
 def _batches(lengths: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
-    """Positions of texts with the same number of tokens, as many as a batch may have."""
+    """Positions of texts with the same number of tokens, up to the size of a batch."""
     for length in np.unique(lengths):
         same = np.flatnonzero(lengths == length)
         size = max(1, _BATCH_TOKENS // int(length))
@@ -162,7 +162,7 @@ def _batches(lengths: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
 
 
 def unit(vectors: Float32) -> Float32:
-    """The vectors at length 1."""
+    """The vectors at unit length."""
     found: Float32 = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
     return found
 

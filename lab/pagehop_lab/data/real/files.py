@@ -44,24 +44,24 @@ class Column:
 
     values: Array
     names: list[str] | None = None
-    """What the values stand for, where they are numbers of names."""
+    """The names that the values stand for, if they are numbers of names."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """What a set is made of; rows come in blocks, so that a set may be larger than memory."""
+    """The content of a set; rows come in blocks, so that a set may be larger than memory."""
 
     count: int
     blocks: Iterable[Array]
     queries: Array
     metrics: tuple[str, ...]
-    """Those that have a truth, the one that the set is meant for first: `l2`, `ip`."""
+    """The metrics with a truth, the main one first: `l2`, `ip`."""
     sources: dict[str, Any]
     columns: dict[str, Column] = field(default_factory=dict)
 
 
 def make(folder: Path, name: str, content: Callable[[], Content], say: Say) -> dict[str, Any]:
-    """The set in `folder`, made there if it is not there, and what its about.json says."""
+    """The set in `folder`, made if it is missing, and the content of its about.json."""
     if not (folder / "about.json").exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f"{_UNFINISHED}{folder.name}-"))
@@ -113,7 +113,7 @@ def _fill(folder: Path, name: str, content: Content, say: Say) -> None:
 
 
 def checksum(*arrays: Array) -> str:
-    """Of the values; it differs between processors where the last bit of a vector does."""
+    """A checksum of the values; it differs between processors if the last bit of a vector does."""
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(f"{array.dtype} {array.shape}".encode())

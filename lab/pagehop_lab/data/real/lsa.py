@@ -24,9 +24,9 @@ Float32 = npt.NDArray[np.float32]
 _WORD = re.compile(r"[a-z][a-z0-9_]+")
 _FEWEST_PASSAGES = 3
 _MOST_SHARE = 0.25
-"""Words of a greater share of the passages are left out: articles, prepositions."""
+"""Words in a greater share of the passages are left out: articles, prepositions."""
 _SPARE = 64
-"""Directions that are followed beyond those that are kept; the last ones converge slowly."""
+"""Directions that are computed beyond those that are kept; the last ones converge slowly."""
 _ROUNDS = 4
 _AT_ONCE = 8192
 _FITTED = 150_000

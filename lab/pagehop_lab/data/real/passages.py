@@ -28,13 +28,13 @@ _SECONDS_OF_A_DAY = 86400
 
 @dataclass(frozen=True)
 class Passage:
-    """A paragraph and where it is from."""
+    """A paragraph and its origin."""
 
     text: str
     title: str
-    """The heading above it; empty where there is none."""
+    """The heading above it; empty if there is none."""
     day: int
-    """The date of its page, in days since 1970-01-01."""
+    """The date of the page, in days since 1970-01-01."""
     package: str
 
 
@@ -49,7 +49,7 @@ class Passages:
 
 
 def checksum(texts: Iterable[str]) -> str:
-    """Of texts in their order; vectors that were made of others are not taken."""
+    """A checksum of texts in their order; vectors of other texts are not reused."""
     digest = hashlib.sha256()
     for text in texts:
         digest.update(text.encode() + b"\0")
@@ -81,7 +81,7 @@ def collect(folder: Path, packages: Sequence[str], seed: int, say: sources.Say) 
 
 
 def _same(text: str) -> str:
-    """What two passages that differ in nothing but case and signs have in common."""
+    """The common form of passages that differ only in case and punctuation."""
     return "".join(character for character in text.casefold() if character.isalnum())
 
 

@@ -38,7 +38,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def descriptors(data: Path, seed: int, rows: int, say: Say, packages: Sequence[str] = IMAGES) -> Content:
-    """The set; what was read of the packages is kept in a folder of `data`."""
+    """The set. Descriptors that were read from the packages are kept in a folder of `data`."""
     files = [sources.read_once(package, data / "images", ".npz", _read_package, say) for package in packages]
     parts = [np.load(file) for file in files]
     vectors = np.concatenate([part["descriptors"] for part in parts])
@@ -65,7 +65,7 @@ def descriptors(data: Path, seed: int, rows: int, say: Say, packages: Sequence[s
 
 
 def _distinct(vectors: Bytes) -> npt.NDArray[np.int64]:
-    """Where each descriptor that is not zero stands first, in order."""
+    """The position at which each nonzero descriptor occurs first, in order."""
     whole = np.ascontiguousarray(vectors).view(np.dtype((np.void, DIM))).ravel()
     first = np.unique(whole, return_index=True)[1]
     found: npt.NDArray[np.int64] = np.sort(first[vectors[first].any(axis=1)])

@@ -32,7 +32,7 @@ The first has the queries.
 
 @dataclass(frozen=True)
 class Texts:
-    """The passages, their vectors as far as they were computed, and what computes more."""
+    """The passages, the vectors that were computed so far, and the means to compute more."""
 
     found: Passages
     shards: Shards
@@ -137,7 +137,7 @@ def topics(texts: Texts, rows: int, dim: int) -> Content:
 def _vectors(texts: Texts, rows: int) -> Iterator[np.ndarray]:
     texts.check(rows, len(texts.rows), "passages")
     last = 1 + -(-rows // texts.shards.size)
-    # Shard 0 holds the queries; with the others it keeps no core waiting.
+    # Shard 0 has the queries. It is computed with the others, so that no core is idle.
     texts.compute(0, last, with_tokens=False)
     return (texts.shards.vectors(shard) for shard in range(1, last))
 
@@ -148,7 +148,7 @@ def _sources(texts: Texts) -> dict[str, object]:
 
 
 def _columns(rows: Sequence[Passage]) -> dict[str, Column]:
-    """What passages can be filtered by."""
+    """The columns by which passages can be filtered."""
     return {
         "package": _named([passage.package for passage in rows], np.uint8),
         "section": _named([passage.title for passage in rows], np.int32),

@@ -10,10 +10,10 @@ from pagehop_lab.data.errors import DataError
 
 Float32 = npt.NDArray[np.float32]
 
-# Queries that are answered again.
+# Number of queries that are answered again.
 _ASKED = 20
 _AT_ONCE = 16384
-# Files keep float32 distances, computed in whatever order.
+# Files keep float32 distances, computed in an unknown order.
 _CLOSE = 1e-3
 
 

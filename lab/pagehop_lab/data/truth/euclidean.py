@@ -53,7 +53,7 @@ def compute(base: Float32, queries: Float32, depth: int = DEPTH) -> Truth:
 
 
 def _candidates(base: Float32, norms: Float64, block: Float32, count: int) -> tuple[Int64, Float64]:
-    """About the `count` nearest rows of each query, and the estimate of the farthest of them."""
+    """About `count` nearest rows of each query, and the estimate of the farthest of them."""
     best = np.full((len(block), count), np.inf, dtype=np.float32)
     ids = np.full((len(block), count), -1, dtype=np.int64)
     for start in range(0, len(base), _BASE_BLOCK):
@@ -95,7 +95,7 @@ def _nearest(base: Float32, query: Float32, candidates: Int64, depth: int) -> Tr
 
 
 def _error_bound(norms: Float64, block: Float32) -> Float64:
-    """How far a distance from the products may be off, for each query of `block`."""
+    """Upper bound of the error of a distance from the products, for each query of `block`."""
     longest = float(np.sqrt(norms.max(initial=0)))
     lengths = np.sqrt(_norms(block))
     bound: Float64 = block.shape[1] * np.finfo(np.float32).eps * (longest + lengths) ** 2

@@ -29,9 +29,10 @@ _HEAD = struct.Struct("<iiii")
 _MESSAGE, _ONE_DOCUMENT = 2013, bytes(5)
 _READ_BYTES = 1 << 16
 _KEY_BYTES = 12
-# What stands for the key in a message until there is one.
+# Placeholder for the key in a message.
 _PLACE = bytes(range(0xF0, 0xF0 + _KEY_BYTES))
-# How mongod says that it goes by an index, in three ways, and the SQLite below FerretDB.
+# The words by which mongod reports the use of an index, in three ways, and the SQLite below
+# FerretDB.
 _BY_KEY = ('"IXSCAN"', '"IDHACK"', '"EXPRESS', " USING INDEX ")
 
 
@@ -48,7 +49,7 @@ class BsonDocuments:
     rows: Collection
 
     def create(self) -> None:
-        """It comes with its first document."""
+        """A server creates the collection with its first document."""
 
     def fill(self) -> None:
         import pymongo.errors
@@ -156,7 +157,7 @@ class CollectionConnection:
 
 
 def by_key(plan: str) -> bool:
-    """Whether a server says that it goes by the index of its keys."""
+    """Whether a server reports that it uses the index of its keys."""
     return any(one in plan for one in _BY_KEY)
 
 

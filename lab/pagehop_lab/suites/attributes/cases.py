@@ -21,7 +21,7 @@ MODELS = {
     "ferretdb": ("bson",),
     "mongod": ("bson",),
 }
-"""How a product may keep a document; the first is the usual one."""
+"""The forms in which a product may keep a document; the first is the default."""
 
 CASES: tuple[Case, ...] = tuple(
     Case(f"x{count}.{layout}", f"y {layout}", layout, count) for count in COUNTS for layout in LAYOUTS

@@ -16,7 +16,7 @@ from pagehop_lab.measure.steps import State, Step, carry_out, per_second, percen
 from pagehop_lab.suites.attributes import bson_documents, sql_documents
 from pagehop_lab.suites.attributes.cases import PROFILED
 
-# What a table, or a collection, of documents is called.
+# Name of a table or collection of documents.
 TABLE = sql_documents.TABLE
 _PROFILE_S = 1.5
 
@@ -35,19 +35,19 @@ class Server(Protocol):
 class Documents(Protocol):
     @property
     def rows(self) -> Rows:
-        """Them, for clients."""
+        """The documents, for clients."""
 
     def create(self) -> None:
         """Makes a place for them."""
 
     def fill(self) -> None:
-        """Brings them in. MeasureError if that fails."""
+        """Inserts the documents. MeasureError if that fails."""
 
     def plan(self) -> tuple[str, bool]:
-        """How the server finds one, and whether by its key."""
+        """The server's plan for one document, and whether it uses the key."""
 
     def out_of_line(self) -> dict[str, float]:
-        """What is known of values that are not in the rows themselves."""
+        """Facts about values that are stored outside of the rows."""
 
     def drop(self) -> None: ...
 
@@ -91,7 +91,7 @@ def _asked(server: Server, documents: Documents, rows: int, seconds: float) -> d
 
 
 def _profile(server: Server, documents: Documents, rows: int) -> dict[str, Any]:
-    """Asks once more, and looks where the server's time goes."""
+    """Repeats the queries, and samples where the server's time goes."""
     reason = profile.NOT_OURS if server.pid is None else profile.missing()
     if reason is not None:
         return {"profile": [], "no_profile": reason}

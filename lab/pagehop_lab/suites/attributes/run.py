@@ -15,7 +15,7 @@ from pagehop_lab.suites.attributes import measure as attributes
 
 @dataclass(frozen=True)
 class DocumentServer(Wrapped):
-    """A server, and how it keeps documents."""
+    """A server, and the form in which it keeps documents."""
 
     model: str
 

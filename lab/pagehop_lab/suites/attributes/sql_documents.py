@@ -45,15 +45,15 @@ class SqlDocuments:
 
     def plan(self) -> tuple[str, bool]:
         is_mysql = self.rows.where.is_mysql
-        # MySQL has other forms by itself, which do not name the key of a row that is one.
+        # By default MySQL has other forms, which do not name the key of a single row.
         form = "FORMAT=TRADITIONAL " if is_mysql else ""
         said = self.server.execute(f"EXPLAIN {form}{self.rows.select().replace('$1', '1')}")
         plan = "\n".join(map(str, said))
-        # Keys that could be used, and the one that is.
+        # Keys that could be used, and the key that is used.
         return plan, ("'PRIMARY', 'PRIMARY'" if is_mysql else f"using {TABLE}_pkey") in plan
 
     def out_of_line(self) -> dict[str, float]:
-        """PostgreSQL's TOAST, where long values go, in pieces."""
+        """The size of PostgreSQL's TOAST table, which has long values, in pieces."""
         if self.rows.where.is_mysql:
             return {}
         asked = f"SELECT pg_relation_size(reltoastrelid) FROM pg_class WHERE oid = '{TABLE}'::regclass"
@@ -140,6 +140,7 @@ class TableConnection:
     @cached_property
     def _asking(self) -> tuple[Numbers, list[tuple[int, ...]]]:
         drawn = np.random.default_rng(self._table.seed + 1).integers(self._table.rows, size=POOL_RANDOM)
-        # MySQL's protocol wants a number for each place, the other one for each parameter.
+        # MySQL's protocol takes a number for each place; the other protocol takes one for each
+        # parameter.
         times = 2 if self._table.where.is_mysql else 1
         return self._wire.numbers(self._table.select()), [(key,) * times for key in drawn.tolist()]

@@ -67,7 +67,7 @@ def by_count(
 
 
 def slopes(results: ServerResults) -> Table:
-    """What one attribute more costs, from N = 10 to the most."""
+    """The cost of one more attribute, from N = 10 to the largest N."""
     counts = sorted({_count(one) for one in results.measured} - {1})
     rows = []
     for server in results.names:

@@ -60,7 +60,7 @@ def _changed_row(results: Results, one: Changed) -> list[Cell]:
 
 
 def _worst(changed: list[Changed], dataset: str) -> list[Cell]:
-    """The setting that lost most by changes."""
+    """The setting that lost the most recall by changes."""
     worst = max(changed, key=lambda one: one.lost)
     said = "aim reached" if worst.lost <= 0 else "floor reached" if worst.lost <= LOST else "MISSED"
     told = f"{worst.after:.4f} after {worst.before:.4f} ({worst.label}), the worst of {len(changed)} settings"
@@ -104,7 +104,7 @@ def aim_rows(results: Results) -> list[list[Cell]]:
             more = "".join(f", {name} = {value}" for name, value in asked if name == "k")
             for one in asked_of(points, RECALL_NAMES[results.recall_by]):
                 if dict(one.build).get("rounds"):
-                    # What is lost by changes has a row of its own.
+                    # The loss by changes has a row of its own.
                     continue
                 index = f" ({shown(one.build)}{more})" if one.build or more else ""
                 rows += [_accuracy(one, dataset, index), _price(one, dataset, index)]

@@ -1,4 +1,4 @@
-"""`cold`: queries with empty, scarce and hot caches, and what reading ahead makes of them."""
+"""`cold`: queries with empty, scarce and hot caches, and the effect of reading ahead."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def sections(results: Results) -> list[Section]:
     for dataset, facts in results.datasets.items():
         points = results.of(dataset)
         title = f"{dataset}: {facts['rows']:,} x {facts['dim']}, {facts['metric']}, caches {_states(results)}"
-        # Settings of one state only lie on one curve.
+        # A curve has settings of one state only.
         drawn = results.by_load(dataset)[min(results.by_load(dataset))]
         tables = [
             latencies(results, settings_of(points), dataset),
@@ -44,7 +44,7 @@ def _states(results: Results) -> str:
 
 
 def latencies(results: Results, settings: Sequence[Setting], dataset: str) -> Table:
-    """Milliseconds of a query, how they scatter, and what was read for them."""
+    """Milliseconds per query, their spread, and the reads."""
     rows = []
     for setting in settings:
         base, mean = _base(setting, settings), _middle(setting, "mean")
@@ -84,7 +84,7 @@ def latencies(results: Results, settings: Sequence[Setting], dataset: str) -> Ta
 
 
 def reads(results: Results, settings: Sequence[Setting], dataset: str) -> list[Chart]:
-    """Requests and KiB of a query, by how far a server reads ahead, or else by recall."""
+    """Requests and KiB per query, by read-ahead if it varies, otherwise by recall."""
     depths = {float(dict(one.search)[DEPTH]) for one in settings if DEPTH in dict(one.search)}
     by_depth = len(depths) > 1
     x_title = DEPTH if by_depth else f"recall@{results.k}"
@@ -156,7 +156,7 @@ def _figure(setting: Setting, name: str, scale: float = 1.0) -> float | None:
 
 
 def _requests(setting: Setting) -> float | None:
-    """Requests that the disk got for a query."""
+    """Requests to the disk per query."""
 
     def of(point: Point) -> float | None:
         reads = ((point.raw.get("phases") or [{}])[-1].get("disk") or {}).get("reads")
@@ -167,7 +167,7 @@ def _requests(setting: Setting) -> float | None:
 
 
 def _disk(setting: Setting, name: str, scale: float = 1.0) -> float | None:
-    """What the disk did while the queries were asked."""
+    """A figure of the disk during the queries."""
 
     def of(point: Point) -> float | None:
         phases = point.raw.get("phases") or [{}]

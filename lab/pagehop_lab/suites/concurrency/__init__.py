@@ -1,4 +1,4 @@
-"""`concurrency`: what sessions do to throughput, on one fixed index and setting of each engine."""
+"""`concurrency`: throughput by sessions, on one fixed index and setting of each engine."""
 
 from pagehop_lab.suites.concurrency.tables import sections
 from pagehop_lab.suites.engines import EnginesSuite

@@ -1,4 +1,4 @@
-"""`concurrency`: what sessions do to throughput, on one fixed index and setting of each engine."""
+"""`concurrency`: throughput by sessions, on one fixed index and setting of each engine."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def sections(results: Results) -> list[Section]:
 
 
 def _foreign_only(results: Results, dataset: str) -> Section:
-    """A set that only others measured."""
+    """A set with foreign measurements only."""
     points = foreign.of(results, dataset)
     plain = chart(results, [], dataset)
     drawn = [
@@ -67,17 +67,17 @@ def _words(sessions: int, asked: Options) -> str:
 
 
 _PLAIN = "one query at a time"
-# How a ratio to the base is shown, by what may be said of it.
+# The form of a ratio to the base, by its certainty.
 _RATIOS = {"same": "~{:.2f}x", "cannot be told": "?", "one repeat": "? {:.2f}x"} | dict.fromkeys(
     ("higher", "lower"), "{:.2f}x"
 )
 
 
 def best(results: Results, targets: Sequence[AtTarget], name: str) -> Table:
-    """QPS of the fastest setting at or above each target, and how that is to the base engine."""
+    """QPS of the fastest setting at or above each target, and its ratio to the base engine."""
     wanted = list(dict.fromkeys(found.target for found in targets))
     engines = list(dict.fromkeys(found.engine for found in targets))
-    # Where libraries alone are compared, a server cannot be the base.
+    # If only libraries are compared, a server cannot be the base.
     base = results.base if results.base in engines else next(iter(engines), results.base)
     rows = []
     for engine in engines:
@@ -171,7 +171,9 @@ def latencies(results: Results, targets: Sequence[AtTarget], name: str) -> Chart
 
 
 def chart(results: Results, points: Sequence[Point], name: str) -> Chart:
-    """Recall and QPS of every setting; a line through those that no other of the engine beats."""
+    """Recall and QPS of every setting; a line through those that no other one of the engine
+    dominates.
+    """
     settings = settings_of(points)
     series = []
     for engine in engines_of(points):
@@ -208,7 +210,7 @@ def _recall_told(setting: Setting) -> str:
 
 
 def _interval(results: Results, setting: Setting) -> str:
-    """The widest that repeats and rebuilds give."""
+    """The widest interval, from repeats or rebuilds."""
     found = [(point.raw.get("recall_interval") or {}).get(RECALL_NAMES[results.recall_by]) for point in setting.points]
     known = [interval for interval in found if interval]
     return f"{min(low for low, _ in known):.4f}-{max(high for _, high in known):.4f}" if known else "-"

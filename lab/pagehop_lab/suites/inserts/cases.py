@@ -54,22 +54,22 @@ class Moves:
     done: Float64
 
     def surely(self, at_s: float) -> int:
-        """The first id that was not surely done by then."""
+        """The first id that was not certainly done at that time."""
         return self.first + int(np.searchsorted(self.done, at_s, side="right"))
 
     def maybe(self, at_s: float) -> int:
-        """The first id that was surely not begun by then."""
+        """The first id that was certainly not begun at that time."""
         return self.first + int(np.searchsorted(self.begun, at_s, side="right"))
 
 
 @dataclass(frozen=True)
 class MovingRecall:
-    """What was found while rows came and went."""
+    """Recall while rows are inserted and deleted."""
 
     recall: Float64
     """Of each query."""
     gone_count: int
-    """Rows that were given and surely not there."""
+    """Number of returned rows that had certainly been deleted."""
     short_count: int
     """Answers with fewer than k rows."""
 

@@ -12,7 +12,7 @@ from pagehop_lab.plan.tables import Table
 
 @dataclass(frozen=True)
 class InsertsLoad(ServersLoad):
-    """How long each step of the Insert Benchmark is, and how large its table."""
+    """The length of each step of the Insert Benchmark, and the size of its table."""
 
     rows: int = 200_000
     seconds: float = 20.0

@@ -38,13 +38,13 @@ class Inserts:
             if case.script == "write":
                 return sales.write(instance, seed, state, case.range, seconds)
             raw = sales.query(instance, seed, state, case.script, case.range, seconds, load.commit_rows)
-            # Rows by their keys are anywhere; what an index covers may be in memory.
+            # Rows by their keys are anywhere; the part that an index covers may be in memory.
             return raw | ({"expects_reads": case.script == "point"} if load.memory_mib else {})
 
 
 @contextlib.contextmanager
 def looked_at_again(state: State, window: Callable[[], tuple[int, int]]) -> Iterator[None]:
-    """What a step that failed left of the table, for the next ones."""
+    """The state of the table after a failed step, for the next steps."""
     try:
         yield
     except MeasureError:

@@ -30,11 +30,11 @@ INDEXES = {
     "registersegment": ("cashregisterid", "customerid", "price"),
     "pdc": ("price", "dateandtime", "customerid"),
 }
-# How many there are of each.
+# Number of distinct values of each column.
 _MOST = {"cashregisterid": 1_000, "customerid": 100_000, "productid": 10_000, "price": 500}
 _DATA_BYTES = 10
 ANSWER_ROWS = 10
-# That many different rows are used in a cycle, with new keys: then no step spends time on making
+# This number of different rows is used in a cycle, with new keys, so no step spends time on making
 # rows.
 _POOL_ROWS = 100_000
 _POOL_RANDOM = 65_536
@@ -77,7 +77,7 @@ def window(tables: Tables) -> tuple[int, int]:
 
 def write(tables: Tables, seed: int, state: State, commit_rows: int, seconds: float) -> dict[str, Any]:
     """Inserts and deletes as fast as they go (l.i1, l.i2)."""
-    # Other rows come than those that are there.
+    # The inserted rows differ from the loaded ones.
     return inserts.write(tables.pid, Sales(Where.of(tables), seed + 1, "range"), state, commit_rows, seconds)
 
 
@@ -114,7 +114,7 @@ class Sales:
     where: Where
     seed: int
     kind: str
-    """Which queries are asked, `range` or `point`."""
+    """The kind of queries, `range` or `point`."""
 
     @property
     def kept(self) -> int:
@@ -157,7 +157,7 @@ class SalesConnection:
         statement, pool = self._ranges[number % len(self._ranges)]
         return [statement.ask(pool[number % _POOL_RANDOM])]
 
-    # Once one of these is wanted, this is a session that asks.
+    # The first use of these makes this a session that queries.
 
     @cached_property
     def _points(self) -> tuple[Numbers, list[float]]:
@@ -168,14 +168,14 @@ class SalesConnection:
     def _ranges(self) -> list[tuple[Numbers, list[tuple[int]]]]:
         found = []
         for columns in INDEXES.values():
-            # The last few have fewer rows after them than wanted.
+            # The last few values have fewer rows after them than a query returns.
             drawn = self._random.integers(_MOST[columns[0]] * 99 // 100, size=_POOL_RANDOM).tolist()
             found.append((self._wire.numbers(_covered(columns)), [(one,) for one in drawn]))
         return found
 
 
 def _covered(columns: Sequence[str]) -> str:
-    """The next rows of an index, which has all that is wanted of them."""
+    """The statement for the next rows of an index, which covers all columns."""
     listed = ", ".join(columns)
     return f"SELECT {listed} FROM {TABLE} WHERE {columns[0]} >= $1 ORDER BY {listed} LIMIT {ANSWER_ROWS}"
 
@@ -186,10 +186,10 @@ def _by_key() -> str:
 
 
 def _forms(random: np.random.Generator, count: int) -> list[str]:
-    """Statements that insert `count` rows each and want but their keys."""
+    """Statements that insert `count` rows each and lack only the keys."""
     commits = max(_POOL_ROWS // count, 1)
     drawn = {name: random.integers(most, size=commits * count).tolist() for name, most in _MOST.items()}
-    # Half of it is the same in every row.
+    # Half of the text is the same in every row.
     texts = ["a" * (_DATA_BYTES // 2) + f"{one:05x}" for one in random.integers(16**5, size=commits * count).tolist()]
     rows = [
         f"(%d,CURRENT_TIMESTAMP,{register},{customer},{product},{price},'{text}')"

@@ -36,7 +36,7 @@ def sections(results: ServerResults) -> list[Section]:
 
 
 def of_the_run(results: ServerResults) -> list[Table]:
-    """What is missing, and what was measured."""
+    """Missing measurements, and all measurements."""
     note = "The servers themselves clean up dead rows during the measurement."
     return [of_servers.missing(results), of_servers.servers(results, note)]
 
@@ -104,7 +104,7 @@ def absolute(results: ServerResults) -> Table:
 
 
 def sustained(results: ServerResults) -> Table:
-    """How much of the rate of writes beside queries was kept."""
+    """Share of the rate of writes beside queries that was reached."""
     steps = list(dict.fromkeys(one.case for one in results.measured if one.raw.get("write_target")))
     rows = [
         [Cell(step), *(_kept(results, server, step) for server in results.names)]
@@ -166,7 +166,7 @@ def loads(results: ServerResults) -> Table:
 
 
 def writes(results: ServerResults) -> Table:
-    """Inserting and deleting at the same rate, as fast as it goes."""
+    """Inserts and deletes at the same rate, at full speed."""
     rows = []
     for server in results.names:
         for step in ("l.i1", "l.i2"):
@@ -195,7 +195,7 @@ def writes(results: ServerResults) -> Table:
 
 
 def queries(results: ServerResults) -> Table:
-    """One client that asks at full speed, beside rows that come and go at a rate."""
+    """One client that queries at full speed, beside inserts and deletes at a fixed rate."""
     rows = []
     for server in results.names:
         for step in results.groups:
@@ -225,7 +225,7 @@ def queries(results: ServerResults) -> Table:
 
 
 def seconds(results: ServerResults) -> Table:
-    """What was done in each second: stalls show here."""
+    """Work in each second: stalls show here."""
     rows = []
     for one in results.measured:
         for what, series in one.raw["per_second"].items():

@@ -35,30 +35,32 @@ def log_cases(commit_bytes: Iterable[int], sessions: Iterable[int]) -> tuple[Log
 
 
 def bytes_per_sync(written: int, syncs: int) -> float:
-    """Bytes of log for each time that it was made safe."""
+    """Bytes of log per sync."""
     return written / syncs
 
 
 def least(per_sync: float, page: int) -> float:
-    """Bytes written for each byte of log, at least: writes that begin at a page."""
+    """Least number of bytes written per byte of log: each write begins at a page."""
     return page * math.ceil(per_sync / page) / per_sync
 
 
 def expected(per_sync: float, page: int) -> float:
-    """Bytes written for each byte of log, if writes begin at uniformly random bytes of pages."""
+    """Bytes written per byte of log if writes begin at uniformly random bytes of pages."""
     return (page + per_sync - 1) / per_sync
 
 
 @dataclass(frozen=True)
 class Account:
-    """Of one log, what the disk was given and what of that is accounted for, in bytes."""
+    """For one log, the bytes that the disk received, and their known sources."""
 
     device: int
     log: float | None
-    """As the server counts it, or by the formula from the writes that it counts."""
+    """Bytes of the log as the server counts them, or by the formula from the server's count of
+    writes.
+    """
     by_formula: bool
     file_system: int
-    """For the log's files, and not in them."""
+    """Bytes for the log's files that are not in them."""
 
     @property
     def unexplained(self) -> float | None:
@@ -72,21 +74,21 @@ class Account:
 
     @property
     def adds_up(self) -> bool:
-        """Whether it does within what is allowed."""
+        """Whether the unexplained share is within the limit."""
         return self.unexplained is not None and abs(self.unexplained) <= UNEXPLAINED_MAX
 
 
 @dataclass(frozen=True)
 class WriteBack:
-    """Of a measurement that went on until all changed pages were in their files, bytes by kind."""
+    """Bytes by kind, of a measurement that lasted until all changed pages were in their files."""
 
     logs: float
-    """Of all logs, as they were written: counted, or by the formula; else by how far they grew."""
+    """Bytes of all logs as written: counted, or by the formula, or by the growth of the logs."""
     pages: int
     doubled: int
-    """Of the same pages, written to the doublewrite buffer before."""
+    """Bytes of the same pages in the doublewrite buffer."""
     written: int
-    """What the kernel says is to go to disks for the server's processes."""
+    """Bytes that the kernel counts for disks, for the server's processes."""
 
     @property
     def total(self) -> float:
@@ -95,7 +97,9 @@ class WriteBack:
 
     @property
     def unexplained(self) -> float | None:
-        """Share of what was written that is none of these; negative if they are more than that."""
+        """Share of the written bytes that is of no known kind; negative if the kinds sum up to
+        more.
+        """
         return 1 - self.total / self.written if self.written else None
 
 
@@ -109,13 +113,13 @@ def write_back(raw: Mapping[str, Any]) -> WriteBack | None:
 
 
 def _log_bytes(log: Mapping[str, Any]) -> float:
-    """As the server counts it, or by the formula, or by how far the log grew."""
+    """Bytes of the log as the server counts them, or by the formula, or by the log's growth."""
     found = account({**log, "device": log["device"] or {"bytes": 0}})
     return float(log["logical_bytes"]) if found is None or found.log is None else found.log
 
 
 def account(log: Mapping[str, Any]) -> Account | None:
-    """The account of a log of a raw measurement; None where its disk is also others'."""
+    """The account of a log of a raw measurement; None if its disk is shared."""
     if log["device"] is None:
         return None
     counted, grown = log["counted_bytes"], log["logical_bytes"]
@@ -130,6 +134,6 @@ def account(log: Mapping[str, Any]) -> Account | None:
 
 
 def per_sync(log: Mapping[str, Any]) -> float | None:
-    """Bytes of a log for each sync, or for each write where the server does not count syncs."""
+    """Bytes of a log per sync, or per write if the server does not count syncs."""
     times = log["syncs"] or log["writes"]
     return bytes_per_sync(log["logical_bytes"], times) if times and log["logical_bytes"] else None

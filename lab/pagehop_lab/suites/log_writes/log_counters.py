@@ -1,4 +1,4 @@
-"""What servers count of what they write to their logs, by their own names where they have any."""
+"""The servers' counters of writes to their logs, by their own names if they have any."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from devserver import DevServerError
 
-# Of PostgreSQL, and from which version on; later ones win.
+# Counters of PostgreSQL, with the first version that has each; later ones win.
 _POSTGRES_OWN = (
     (9, "wal_lsn", "SELECT pg_xlog_location_diff(pg_current_xlog_insert_location(), '0/0')"),
     (10, "wal_lsn", "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')"),
@@ -28,7 +28,7 @@ _INNODB_OWN = (
     "Binlog_bytes_written", "Binlog_group_commits", "Binlog_commits", "Innodb_pages_written", "Innodb_page_size",
     "Innodb_dblwr_pages_written", "Innodb_dblwr_writes", "Innodb_data_writes", "Innodb_data_fsyncs",
 )  # fmt: skip
-# Pages of tables and indexes by who wrote them: of 16 and later, and of older ones.
+# Pages of tables and indexes by the process that wrote them: of 16 and later, and of older ones.
 _POSTGRES_PAGES = """SELECT backend_type, sum(writes) FROM pg_stat_io
 WHERE object = 'relation' GROUP BY backend_type HAVING sum(writes) > 0"""
 _POSTGRES_PAGES_OLD = "SELECT buffers_checkpoint, buffers_clean, buffers_backend FROM pg_stat_bgwriter"
@@ -36,14 +36,14 @@ _WRITERS_OLD = ("checkpointer", "background writer", "client backend")
 _PAGES_FROM, _IMAGES_FROM = 16, 14
 _WRITTEN_BY = "pages written by "
 POSTGRES_PAGE_BYTES = 8192
-# What MySQL counts nowhere else.
+# Counts that MySQL has nowhere else.
 _MYSQL_FILES = """SELECT COUNT_WRITE, COUNT_MISC FROM performance_schema.file_summary_by_event_name
 WHERE EVENT_NAME = 'wait/io/file/sql/binlog'"""
-# 5.6 has no counter of it.
+# 5.6 has no counter of the log's position.
 _LSN = r"Log sequence number\s+(\d+)"
 
 
-# Of each log: how far it grew, bytes written, writes, syncs.
+# For each log: its growth, bytes written, writes, syncs.
 COUNTERS: Mapping[str, Mapping[str, tuple[str, str | None, str | None, str | None]]] = {
     "postgres": {
         "wal": ("wal_lsn", "pg_stat_io wal write_bytes", "pg_stat_io wal writes", "pg_stat_io wal fsyncs"),
@@ -71,7 +71,7 @@ def of_data(own: Mapping[str, float]) -> str | None:
 
 
 def counters(server: Any) -> dict[str, float]:
-    """What a server counts of its writes, by its own names where it has any."""
+    """A server's counters of its writes, by its own names if it has any."""
     if product_of(server) == "postgres":
         major = server.server.major
         known = {name: query for since, name, query in _POSTGRES_OWN if major >= since}

@@ -38,20 +38,20 @@ from pagehop_lab.suites.log_writes.log_counters import written_back
 SCRIPT = Path(__file__).with_name("commits.lua")
 _SECTOR_BYTES = 512
 _GRACE_S = 60.0
-# FS_IOC_FIEMAP of linux/fiemap.h: where the bytes of a file are on its disk.
+# FS_IOC_FIEMAP of linux/fiemap.h: the places of a file's bytes on its disk.
 _FIEMAP, _SYNC, _HEAD, _EXTENT = 0xC020660B, 1, struct.Struct("=QQLLLL"), struct.Struct("=QQQQQLLLL")
 _EXTENTS_MAX = 512
 
 
 @dataclass(frozen=True)
 class LogPlace:
-    """Where a log is, and the names of what its server counts of it; None if it does not."""
+    """The place of a log, and the names of the server's counters of it; None if it has none."""
 
     name: str
     folder: Path
     sector_bytes: int
     page_bytes: int
-    """The least that can be written: what the server or the kernel rounds to."""
+    """The smallest write: the server or the kernel rounds to it."""
     own_disk: bool
     logical: str
     """By how many bytes it grew."""
@@ -70,18 +70,19 @@ class Asked:
     pid: int
     logs: Sequence[LogPlace]
     counters: Callable[[], Mapping[str, float]]
-    """What the server counts, by names; they only grow."""
+    """The server's counters, by name; they only grow."""
     data_written: str | None
     """The counter of bytes of data, not of logs."""
     clients: int
     commit_bytes: int
     seconds: float
     write_back: Callable[[], None] | None = None
-    """Writes all changed pages to their files. They are counted, too; without it, they are not."""
+    """Writes all changed pages to their files, and they are counted. If None, they are not counted.
+    """
 
 
 def measure(asked: Asked) -> dict[str, Any]:
-    """Commits a second, and the ledger. MeasureError if it cannot be."""
+    """Commits a second, and the ledger. MeasureError if the measurement fails."""
     with contextlib.ExitStack() as stack:
         traces = {log.name: _trace(log, stack) for log in asked.logs if log.own_disk}
         before = _look(asked)
@@ -124,7 +125,7 @@ def measure(asked: Asked) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Spent:
-    """What server and machine have spent so far."""
+    """The cost of server and machine so far."""
 
     server: ServerLook
     busy_s: float
@@ -144,7 +145,7 @@ class _Look:
 
 
 def _look(asked: Asked) -> _Look:
-    # The server's own counters first: what they cost is not the clients'.
+    # The server's own counters come first: reading them is no cost of the clients.
     own = asked.counters()
     return _Look(
         own, _Spent.so_far(asked.pid), sum(counters.io_counter("wchar", one) for one in family(asked.pid)),
@@ -204,7 +205,7 @@ def _log(log: LogPlace, before: _Look, after: _Look, trace: Trace | None) -> dic
 
 
 def _trace(log: LogPlace, stack: contextlib.ExitStack) -> Trace | None:
-    """A trace of the log's disk, where there may be one."""
+    """A trace of the log's disk, if there can be one."""
     try:
         trace = Trace(log.folder.stat().st_dev, log.name)
     except OSError:
@@ -240,7 +241,7 @@ def split(lines: Iterable[str], extents: Sequence[tuple[int, int]]) -> dict[str,
 
 
 def extents_under(folder: Path) -> list[tuple[int, int]]:
-    """Where the files in a folder are on their disk, joined where they touch."""
+    """The places on the disk of the files in a folder; adjacent ones are joined."""
     places: list[tuple[int, int]] = []
     for path in folder.rglob("*"):
         if path.is_file():

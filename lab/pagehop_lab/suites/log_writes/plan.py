@@ -22,11 +22,11 @@ class LogLoad(ServersLoad):
     rows: int = 0
     sessions: tuple[int, ...] = (1, 8)
     commit_bytes: tuple[int, ...] = (100, 1000, 4000, 16000)
-    """Of the row that a commit inserts."""
+    """Bytes of the row that a commit inserts."""
     seconds: float = 3.0
     repeats: int = 1
     write_back: bool = False
-    """Whether counting goes on until all changed pages are in their files."""
+    """Whether counting continues until all changed pages are in their files."""
 
     later: ClassVar = ServersLoad.later | {"write_back"}
 
@@ -40,11 +40,11 @@ OPTIONS: Mapping[str, Known] = {
 
 
 def cases(load: ServersLoad) -> tuple[LogCase, ...]:
-    """What is measured of each server."""
+    """The cases of each server."""
     assert isinstance(load, LogLoad)
     return log_cases(load.commit_bytes, load.sessions)
 
 
 def needed_bytes_each(load: ServersLoad) -> int:
-    """Room on disk that one server's data take: of the table and of up to two logs."""
+    """Disk space for one server: its table and up to two logs."""
     return _EMPTY_BYTES + int(3 * len(cases(load)) * load.seconds * _LOG_BYTES_PER_S)

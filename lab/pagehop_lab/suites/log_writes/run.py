@@ -1,4 +1,4 @@
-"""Servers whose logs are each on a file system of their own, and what commits to them."""
+"""Servers with one file system for each log, and the clients that commit to them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from pagehop_lab.suites.log_writes.plan import LogLoad, needed_bytes_each
 
 _TABLE = "commits"
 _WAL_BYTES, _PAGE_BYTES, _SECTOR_BYTES = 8192, 4096, 512
-# Of InnoDB here: all of it is written once before it is measured.
+# Size of InnoDB's redo log: all of it is written once before it is measured.
 _REDO_MIB = 256
 
 
@@ -61,7 +61,7 @@ class LoggedProduct:
             raise ServerMissingError("a log is written for each commit only where durability is commit")
         settings = configuration.settings(self.name, version)
         if self.name == "postgres":
-            # Nothing but the log is written during the measurement.
+            # Only the log is written during the measurement.
             return settings | {"wal_sync_method": str(options["sync"]), "bgwriter_lru_maxpages": "0"}
         binlog, sync = bool(options.get("binlog")), str(options["sync"])
         if self.name == "mariadb":
@@ -99,7 +99,7 @@ class LoggedProduct:
 
 def _move_log(here: Path, there: Path) -> None:
     if not here.exists():
-        # Before 10.
+        # PostgreSQL before 10.
         here = here.with_name("pg_xlog")
     shutil.copytree(here, there)
     shutil.rmtree(here)
@@ -125,7 +125,7 @@ def _write_through(folder: Path) -> None:
 
 
 def _mariadb_sync(sync: str, version: str) -> dict[str, str]:
-    """How the redo log is written; before 11 one setting is about all files."""
+    """How the redo log is written; before 11 one setting applies to all files."""
     if tuple(map(int, version.split(".")[:2])) < (11, 0):
         names = {"buffered": "fsync", "direct": "O_DIRECT", "dsync": "O_DSYNC"}
         return {"innodb_flush_method": names[sync]}
@@ -137,7 +137,7 @@ def _mysql_log(sync: str, version: str) -> dict[str, str]:
     """How the redo log is written, and its size. O_DIRECT affects only data files."""
     method = {"innodb_flush_method": {"buffered": "fsync", "dsync": "O_DSYNC"}[sync], "performance_schema": "1"}
     if version.startswith("5."):
-        # Of two files.
+        # The size of each of two files.
         return method | {"innodb_log_file_size": f"{_REDO_MIB // 2}M"}
     return method | {"innodb_redo_log_capacity": f"{_REDO_MIB}M", "innodb_log_write_ahead_size": f"{_PAGE_BYTES}"}
 
@@ -162,12 +162,12 @@ class LogWrites:
         return sysbench.install()
 
     def load(self, instance: Logged) -> dict[str, Any]:
-        """Makes an empty table, and log files that are there before they are wanted."""
+        """Creates an empty table and preallocated log files."""
         server = instance.ours
         if isinstance(server, postgres.Instance):
             server.execute(
                 f"CREATE TABLE {_TABLE} (id bigint PRIMARY KEY, c text NOT NULL)",
-                # Long texts in places of their own, as they are.
+                # Long texts are stored out of line and uncompressed.
                 f"ALTER TABLE {_TABLE} ALTER c SET STORAGE EXTERNAL",
             )
         else:
@@ -190,7 +190,7 @@ class LogWrites:
             server.settle()
             for place in instance.places.values():
                 forget(place.folder)
-            # After whatever an earlier test committed, however that ended.
+            # After the rows of an earlier test, however it ended.
             next_row = int(server.execute(f"SELECT coalesce(max(id), 0) + 1 FROM {_TABLE}")[0][0])
             command = [
                 *sysbench.command(self._tree), str(log_writes.SCRIPT), *server.sysbench_options(),
@@ -212,14 +212,14 @@ class LogWrites:
 def _write_back(server: Any) -> None:
     """Writes every changed page to its file."""
     if isinstance(server, postgres.Instance):
-        # Without VACUUM, which would write pages of its own.
+        # There is no VACUUM, which would write pages of its own.
         server.execute("CHECKPOINT")
     else:
         server.settle()
 
 
 def log_places(instance: Logged, own: Mapping[str, float]) -> list[LogPlace]:
-    """Each log with the names of the counters that its server has of it."""
+    """Each log, with the names of its server's counters of it."""
     found = []
     for name, place in instance.places.items():
         logical, written, writes, syncs = COUNTERS[log_counters.product_of(instance.ours)][name]

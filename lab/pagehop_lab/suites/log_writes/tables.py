@@ -48,7 +48,7 @@ def _of_payload(one: Measured) -> float | None:
 
 
 def amplification(results: ServerResults) -> Table:
-    """Each log by the formulas and as it was."""
+    """Each log by the formulas and as measured."""
     rows = []
     for one in results.measured:
         for log in one.raw["logs"]:
@@ -84,7 +84,7 @@ def _in_files(log: Log, device: int) -> int:
 
 
 def ledger(results: ServerResults) -> Table:
-    """Bytes of a commit by the counter that has them, and whether they add up."""
+    """Bytes of a commit by counter, and whether they add up."""
     rows = []
     for one in results.measured:
         count = one.raw["count"]
@@ -118,7 +118,7 @@ def ledger(results: ServerResults) -> Table:
 
 
 def pages(results: ServerResults) -> Table:
-    """Pages that came into their files after the commits, beside the logs."""
+    """Pages that were written to their files after the commits, beside the logs."""
     rows = []
     for one in results.measured:
         found, count = write_back(one.raw), one.raw["count"]
@@ -151,7 +151,7 @@ def pages(results: ServerResults) -> Table:
 
 
 def kernel(results: ServerResults) -> Table:
-    """What the kernel counts for the server's processes, of all logs and everything else."""
+    """The kernel's counts for the server's processes, for all logs and everything else."""
     rows = []
     for one in results.measured:
         count, told = one.raw["count"], one.raw["kernel"]

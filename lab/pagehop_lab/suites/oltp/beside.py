@@ -24,7 +24,7 @@ _WIDE = 1.96
 
 
 def tables(results: ServerResults) -> list[Table]:
-    """How well both agree, and every ratio; nothing where nothing published was imported."""
+    """The agreement of both, and every ratio; empty if no published figures were imported."""
     pairs = [
         pair for source in dict.fromkeys(one.source for one in results.published) if (pair := _pairs(results, source))
     ]
@@ -49,7 +49,7 @@ Pair = tuple[ServerFacts, Published, Published]
 
 
 def _pairs(results: ServerResults, source: str) -> list[Pair]:
-    """The servers that a source has figures of, if it has some of the base, too."""
+    """The servers for which a source has figures, if it also has figures of the base."""
     known = [one for one in results.published if one.source == source]
     facts = {one.name: one for one in results.servers}
     base = _alike(facts[results.base], known) if results.base in facts else None
@@ -108,7 +108,7 @@ def _version(facts: ServerFacts, published: Published) -> Cell:
 
 
 def _correlation(both: Sequence[tuple[float, float]]) -> float | None:
-    """Pearson's; None for fewer than three tests, or where one side is the same everywhere."""
+    """Pearson's coefficient; None for fewer than three tests, or if one side is constant."""
     if len(both) < 3:
         return None
     try:
@@ -137,7 +137,8 @@ def _cells(results: ServerResults, pairs: Sequence[Pair]) -> Table:
             known = case in theirs.qps and case in base.qps
             published = float(ratio(theirs.qps[case], base.qps[case])) if known else None
             row += [
-                # The table of relative rates has it, too, and counts among the run's ratios.
+                # The table of relative rates has this ratio, too, and counts it among the run's
+                # ratios.
                 replace(ratio_cell(over(results, facts.name, results.base, case)), said=""),
                 Cell.of(published, ".2f", file=theirs.file, title=f"published: {theirs.source}"),
             ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from pagehop_lab.analysis.case import Case
 
 STATEMENTS = 2
-"""Which statements the tests ask. The first ones had aggregates where the published ones return
+"""The version of the statements. Those of version 1 had aggregates where the published ones return
 rows.
 """
 GROUPS = ("point-1", "point-2", "range-1", "range-2", "writes")

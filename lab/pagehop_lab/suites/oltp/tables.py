@@ -45,7 +45,7 @@ def sections(results: ServerResults) -> list[Section]:
 
 
 def of_the_run(results: ServerResults) -> list[Table]:
-    """What is missing, and what was measured."""
+    """Missing measurements, and all measurements."""
     return [of_servers.missing(results), servers(results)]
 
 
@@ -120,7 +120,7 @@ def absolute(results: ServerResults) -> Table:
 
 
 def costs(results: ServerResults, name: str, table: str, title: str, form: str) -> Table:
-    """What a query costs, which explains throughput that changed."""
+    """The cost of a query, which explains changes of throughput."""
     figures = _medians(results, lambda one: one.raw[name])
     return _by_case(
         results,
@@ -132,12 +132,12 @@ def costs(results: ServerResults, name: str, table: str, title: str, form: str) 
 
 
 def _reads(results: ServerResults) -> Table:
-    """What comes from storage where data are larger than memory."""
+    """Reads from storage if data are larger than memory."""
     return costs(results, "bytes_read_per_query", "reads", "Bytes read from storage for a query", ",.0f")
 
 
 def found_changes(results: ServerResults, name: str, table: str, title: str) -> Table:
-    """Tests with a figure that changed between neighboring servers, and what else changed."""
+    """Tests with a figure that changed between neighboring servers, and the other changes."""
     figures = {
         "QPS %": "qps",
         "CPU/query %": "server_cpu_us_per_query",
@@ -145,7 +145,7 @@ def found_changes(results: ServerResults, name: str, table: str, title: str) -> 
     }
     names = {case: [server for server in results.names if results.of(server, case)] for case in results.groups}
     tests = {case: _repeats(results, names[case], case, name) for case in results.groups if len(names[case]) > 1}
-    # What a server that is not ours costs is not known.
+    # The cost of a server that the lab did not start is not known.
     known = {case: tested for case, tested in tests.items() if tested is not None}
     rows = []
     for case, found in changes_of_tests(known, _FAMILIES).items():
@@ -173,7 +173,7 @@ def found_changes(results: ServerResults, name: str, table: str, title: str) -> 
     if short:
         note += f" {short} tests have too few repeats for any change to be told from chance."
     columns = ("test", "before", "after", "change %", *figures, "p")
-    # A table without rows is not shown; that nothing changed is worth a line.
+    # A table without rows is not shown, so a line says that nothing changed.
     shown = rows or [[Cell("no test changed" if tell else "nothing can be told"), *[Cell("-")] * (len(columns) - 1)]]
     return Table(table, title, columns, shown, note)
 
@@ -195,7 +195,7 @@ def _repeats(results: ServerResults, names: Sequence[str], case: str, name: str)
 
 
 def points(results: ServerResults) -> Table:
-    """Every measurement, with what a query cost."""
+    """Every measurement, with the cost of a query."""
     more = {
         "server CPU us": raw("server_cpu_us_per_query", ",.2f"),
         "client CPU us": raw("client_cpu_us_per_query", ",.2f"),
@@ -208,7 +208,7 @@ def points(results: ServerResults) -> Table:
 
 
 def servers(results: ServerResults) -> Table:
-    """Versions, and what loading their table took."""
+    """Versions, and the cost of loading their table."""
 
     def figure(of: Callable[[Sequence[Mapping[str, Any]]], float], form: str) -> Callable[[ServerFacts], Cell]:
         return lambda facts: Cell.of(of(facts.loads) if facts.loads else None, form)

@@ -28,7 +28,7 @@ _SILENCE_MAX_S = 120.0
 
 @dataclass(frozen=True)
 class _Turn:
-    """What was done in a turn, and what that cost."""
+    """The work of a turn, and its cost."""
 
     queries: int
     events: int
@@ -48,15 +48,17 @@ class _Client:
     ask: Ask
     process: subprocess.Popen[bytes]
     lines: Any
-    """What it says, line by line."""
+    """The output of sysbench, line by line."""
     members: list[int] = field(default_factory=list)
     turns: list[_Turn] = field(default_factory=list)
 
     def turn(self) -> _Turn:
-        """Lets it ask for an interval. MeasureError if it ends, or says nothing for too long."""
+        """Lets sysbench run for an interval. MeasureError if it ends, or prints nothing for too
+        long.
+        """
         assert self.process.stdin is not None
         first = self._look()
-        # If it has ended, why is in what it said.
+        # If it has ended, the reason is in its output.
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(b"go\n" * self.ask.clients)
             self.process.stdin.flush()
@@ -93,7 +95,7 @@ def in_turns(tree: Tree, asked: Sequence[tuple[Subject, Ask]], rounds: int) -> l
                 try:
                     done = clients[place].turn()
                 except MeasureError as error:
-                    # The others go on without it.
+                    # The other servers go on without it.
                     found[place] = error
                     del clients[place]
                     continue
@@ -115,7 +117,8 @@ def _begun(tree: Tree, subject: Subject, ask: Ask, rounds: int, stack: contextli
         # Threads say so once at their first event, and then wait for turns.
         for _ in range(ask.clients):
             next(client.lines)
-        # Connections are open now, and stay; of a server that is not ours nothing is known.
+        # Connections are open now, and stay. The processes of a server that the lab did not start
+        # are not known.
         client.members = [] if subject.pid is None else family(subject.pid)
         warm = time.monotonic() + ask.warmup_s
         while time.monotonic() < warm:
@@ -145,7 +148,7 @@ def _turn(ends: Sequence[Sequence[tuple[float, int, int]]], first: Look, last: L
 
 
 def _raw(client: _Client) -> dict[str, Any]:
-    """The turns of a server together; each alone is in `rounds`."""
+    """All turns of a server together; `rounds` has each of them."""
     turns, cores = client.turns, os.cpu_count() or 1
     elapsed_s = sum(turn.seconds for turn in turns)
     queries = sum(turn.queries for turn in turns)

@@ -1,4 +1,4 @@
-"""`phases`: load, index, search by one and by many, and what each phase asks of CPU and disk."""
+"""`phases`: load, index, serial and concurrent search, and the CPU and disk use of each phase."""
 
 from pagehop_lab.suites.engines import EnginesSuite
 from pagehop_lab.suites.phases.tables import sections

@@ -1,4 +1,4 @@
-"""`phases`: load, index, search by one and by many, and what each phase asks of CPU and disk."""
+"""`phases`: load, index, serial and concurrent search, and the CPU and disk use of each phase."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def searches(results: Results, settings: list[Setting], dataset: str) -> Table:
 
 
 def profiles(results: Results, dataset: str) -> Table:
-    """What each phase took, and what it asked of the disk."""
+    """The cost of each phase, and its use of the disk."""
     rows = []
     for build in results.builds:
         if build.dataset == dataset:
@@ -96,7 +96,7 @@ def _phase(phase: Mapping[str, Any], file: str) -> list[Cell]:
 
 
 def _requests(disk: Disk, kind: str) -> Cell:
-    """Requests by size, those that are a hundredth of them at least."""
+    """Requests by size; sizes with at least a hundredth of the requests."""
     traced = disk.get("requests")
     if traced is None:
         return Cell("-", None, "", str(disk.get("untraced") or ""))

@@ -1,4 +1,4 @@
-"""Point reads of data larger than memory: what is asked, and when it may be measured."""
+"""Point reads of data larger than memory: the cases, and when a case may be measured."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ReadCase(Case):
     clients: int = 1
     read_ahead_kib: int = 0
     memory_mib: int | None = None
-    """Another limit of memory than the plan's first one."""
+    """A limit of memory that differs from the plan's first one."""
 
     @property
     def statement(self) -> str:

@@ -32,12 +32,12 @@ _SAY_S = 0.1
 _BATCH = 10_000
 # LMDB's file only grows to this.
 _MAP_BYTES = 1 << 36
-# DuckDB needs more than it will hold while it is loaded.
+# DuckDB needs more memory for loading than it will hold later.
 _LOADING_MIB = 1024
 
 
 def text_of(row: int, size: int) -> str:
-    """The text of a row: as many digits as fit twice, so that what compresses halves it."""
+    """The text of a row: hexadecimal digits, twice, so that compression halves it."""
     return "".join(hashlib.md5(f"{row}.{part}".encode()).hexdigest() for part in range(size // 64)) * 2
 
 
@@ -53,7 +53,7 @@ class Lmdb:
     def __init__(self, folder: str, options: dict[str, Any], clients: int, loading: bool) -> None:  # noqa: ARG002
         import lmdb
 
-        # No other process writes, and what was loaded is flushed once.
+        # No other process writes, and the loaded data were flushed once.
         self._env = lmdb.open(
             folder, map_size=_MAP_BYTES, readonly=not loading, readahead=True, lock=loading, max_readers=1024,
             sync=False,
@@ -240,7 +240,7 @@ def load(kind: Any, folder: str, options: dict[str, Any], rows: int, size: int) 
 def read(
     get_reader: Callable[[], Callable[[bytes], Any]], rows: int, clients: int, seed: int, in_threads: bool
 ) -> None:
-    """Reads until the process is ended; a row that is not there ends it."""
+    """Reads until the process is ended; a missing row ends it."""
     counts = memoryview(mmap.mmap(-1, 8 * clients)).cast("q")
 
     def work(client: int) -> None:
@@ -270,14 +270,14 @@ def read(
                 sys.stdout.write(f"tell {client} {time.monotonic():.6f} {count} {count}\n")
             sys.stdout.flush()
     finally:
-        # Also where no process listens any more.
+        # This also works if no process listens any more.
         for process in processes:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
 
 
 def main(arguments: list[str]) -> None:
-    """Does what the command line says."""
+    """Runs the command line."""
     what, name, *rest = arguments
     kind = STORES[name]
     if what == "version":
@@ -293,7 +293,7 @@ def main(arguments: list[str]) -> None:
     made = json.loads(options)
     if kind.in_threads:
         read(kind(folder, made, clients, False).reader, int(rows), clients, seed, True)
-    # Each process opens it for itself.
+    # Each process opens the store for itself.
     read(lambda: kind(folder, made, clients, False).reader(), int(rows), clients, seed, False)
 
 

@@ -42,13 +42,13 @@ class Asked:
     seconds: float
     settle_max_s: float
     members: Callable[[int], Sequence[int]]
-    """The processes that do the work, from that of the command."""
+    """The working processes, given that of the command."""
     counters: Callable[[], dict[str, float]]
-    """What the engine counts itself, by its own names."""
+    """The engine's own counters, by its own names."""
     client_us: float | None = None
-    """The client's CPU of a read, if it cannot be separated from the engine's."""
+    """The client's CPU per read, if it cannot be separated from the engine's."""
     started: Callable[[int], None] = lambda _: None
-    """Called with the process of the command before it has done anything."""
+    """Called with the process of the command before it begins to work."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class _Look:
 
 @dataclass
 class _Told:
-    """How far each client said it was."""
+    """The progress that each client reported."""
 
     lines: dict[int, tuple[float, int]] = field(default_factory=dict)
 
@@ -76,7 +76,7 @@ class _Told:
 
 
 def measure(asked: Asked) -> dict[str, Any]:
-    """Reads a second, and what processes and disk did for each read. MeasureError if it fails."""
+    """Reads a second, and the work of processes and disk per read. MeasureError if it fails."""
     process = subprocess.Popen(
         asked.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **asked.env},
         start_new_session=True,
@@ -85,7 +85,7 @@ def measure(asked: Asked) -> dict[str, Any]:
         asked.started(process.pid)
         return _watch(process, asked)
     finally:
-        # All of its group: clients may be processes.
+        # All processes of its group: clients may be processes.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
@@ -130,7 +130,7 @@ def _watch(process: subprocess.Popen[bytes], asked: Asked) -> dict[str, Any]:
 
 
 def _ticks(process: subprocess.Popen[bytes], who: str, told: _Told, late: float) -> Iterator[float]:
-    """The time, whenever a client has said how far it is."""
+    """The time of each progress report of a client."""
     for thread, at_s, _, queries in lines(process, late, who):
         told.lines[thread] = (at_s, queries)
         yield time.monotonic()
@@ -148,7 +148,7 @@ def _raw(first: _Look, last: _Look, qps: float, count: int, client_us: float | N
     elapsed_s, cores = last.at_s - first.at_s, os.cpu_count() or 1
     work, client = last.work - first.work, last.client - first.client
     reads = qps * elapsed_s
-    # Where the client is in the engine's process, what it takes alone was measured before.
+    # If the client runs in the engine's process, its own cost was measured before.
     client_cpu_s = client.cpu_s if client_us is None else client_us * reads / 1e6
     server_cpu_s = work.cpu_s if client_us is None else max(work.cpu_s - client_cpu_s, 0.0)
     own_s = work.cpu_s + (client.cpu_s if client_us is None else 0.0)
@@ -170,7 +170,7 @@ def _raw(first: _Look, last: _Look, qps: float, count: int, client_us: float | N
         "server_switches_per_query": work.switches / reads,
         "bytes_read_per_query": work.bytes_read / reads,
         "bytes_written_per_query": work.bytes_written / reads,
-        # Data are to be read from storage here: that is no verdict.
+        # Reads from storage are expected here, so they need no verdict.
         "storage_reads_per_query": None,
         "disk": disk,
         "own_counters": {name: (value - first.own.get(name, 0)) / reads for name, value in last.own.items()},

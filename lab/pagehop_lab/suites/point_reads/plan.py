@@ -26,13 +26,13 @@ class PointLoad(ServersLoad):
     later: ClassVar = frozenset({"rounds"})
     rows: int = 2_000_000
     row_bytes: int = 512
-    """Of the text of a row, half of which repeats the other."""
+    """Bytes of the text of a row; its halves are equal."""
     sessions: tuple[int, ...] = (8, 16, 32, 40)
     read_ahead_kib: tuple[int, ...] = (0, 128)
     memory_mib: int = 128
-    """All that a server may hold, the kernel's cache of its files included."""
+    """Most memory of a server in MiB, the kernel's cache of its files included."""
     more_memory_mib: tuple[int, ...] = ()
-    """Other limits to measure with; a server's own cache is as much smaller or larger."""
+    """Other limits to measure with; the server's own cache changes by the same amount."""
     statements: tuple[str, ...] = (SELECT,)
     seconds: float = 3.0
     repeats: int = 1

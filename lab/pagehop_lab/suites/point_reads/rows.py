@@ -12,7 +12,7 @@ from devserver import innodb
 from pagehop_lab.measure.oltp import MeasureError, ending
 from pagehop_lab.measure.processes import cpu_seconds
 
-# What a server says of its reads of storage, by its own names.
+# Servers' counters of reads from storage, by their own names.
 _POSTGRES = (
     "SELECT sum(reads) FILTER (WHERE object = 'relation'), sum(read_bytes) FILTER (WHERE object = 'relation') "
     "FROM pg_stat_io"
@@ -24,7 +24,7 @@ _CEILING_S = 0.5
 
 
 def load(server: Any, rows: int, row_bytes: int, timeout_s: float) -> float:
-    """Makes the table of a server, rows 1 to `rows`; seconds that it took."""
+    """Makes the table of a server, rows 1 to `rows`; returns the seconds that it took."""
     begun = time.monotonic()
     if server.sysbench_options()[0].endswith("pgsql"):
         text = _text("||", "md5({row} || '.{part}')", "id", row_bytes)
@@ -40,7 +40,7 @@ def load(server: Any, rows: int, row_bytes: int, timeout_s: float) -> float:
 
 
 def _load_innodb(server: Any, rows: int, row_bytes: int, late: float) -> None:
-    """Twice as many rows with each statement."""
+    """Doubles the number of rows with each statement."""
     digest = _digest(server.program)
     server.execute(f"CREATE TABLE sbtest1 (id INTEGER NOT NULL PRIMARY KEY, c VARCHAR({row_bytes}) NOT NULL)")
     server.execute(f"INSERT INTO sbtest1 VALUES (1, {_text(',', digest, '1', row_bytes)})")
@@ -51,7 +51,7 @@ def _load_innodb(server: Any, rows: int, row_bytes: int, late: float) -> None:
         more = min(have, rows - have, _AT_ONCE)
         text = _text(",", digest, f"(id + {have})", row_bytes)
         server.execute(
-            # Locks of the rows that are read would not fit into a small cache.
+            # Locks of the rows that are read would not fit in a small cache.
             "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED",
             f"INSERT INTO sbtest1 SELECT id + {have}, {text} FROM sbtest1 WHERE id <= {more}",
         )
@@ -77,7 +77,7 @@ def _text(between: str, digest: str, row: str, row_bytes: int) -> str:
 
 
 def load_embedded(command: Sequence[str], timeout_s: float) -> float:
-    """Fills a store; seconds that it took."""
+    """Fills a store; returns the seconds that it took."""
     begun = time.monotonic()
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
@@ -90,7 +90,7 @@ def load_embedded(command: Sequence[str], timeout_s: float) -> float:
 
 
 def client_us(command: Sequence[str]) -> float:
-    """CPU microseconds of one turn of the client's loop, which asks no store."""
+    """CPU microseconds of one turn of the client's loop without a store."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -108,7 +108,7 @@ def client_us(command: Sequence[str]) -> float:
 
 
 def counters(server: Any) -> dict[str, float]:
-    """What a server counts of its reads, by its own names."""
+    """A server's counters of its reads, by its own names."""
     if not server.sysbench_options()[0].endswith("pgsql"):
         listed = ", ".join(f"'{name}'" for name in _INNODB)
         return {

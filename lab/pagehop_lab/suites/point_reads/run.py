@@ -33,12 +33,12 @@ from pagehop_lab.suites.point_reads.plan import PointLoad, needed_bytes_each, us
 _PROGRAM = Path(embedded.__file__)
 _DATA = "data"
 _LOG_MIB = 256
-# A client of RocksDB holds its own copy of the places of all blocks.
+# Memory of a client of RocksDB for its own copy of the places of all blocks, in MiB.
 _CLIENT_MIB = 24
 
 
 class Embedded:
-    """A store that is a library: it runs while it is asked, in a process of its own."""
+    """A store that is a library: it runs in a process of its own during a measurement."""
 
     running = True
     pid: None = None
@@ -70,7 +70,7 @@ class Embedded:
 
 @dataclass(frozen=True)
 class Stored(Held):
-    """A server that is started again for each measurement."""
+    """A server that is restarted for each measurement."""
 
     later: Mapping[str, str]
     """What is set once it is loaded."""
@@ -87,7 +87,7 @@ def _check_limit(load: ServersLoad) -> None:
 
 
 def with_cache(server: Any, mib: int) -> None:
-    """Gives a server or a store another size of its own cache, from its next start on."""
+    """Sets the size of the own cache of a server or a store, from its next start on."""
     if isinstance(server, Embedded):
         server.options["cache_mib"] = mib
     elif isinstance(server, innodb.Instance):
@@ -111,7 +111,7 @@ def start(server: Any, usual_mib: int) -> None:
 
 
 def within(limit: MemoryLimit, asked: point_reads.Asked) -> dict[str, Any]:
-    """A measurement within a limit of memory, which may be why it fails."""
+    """A measurement within a limit of memory, which may be the reason if it fails."""
     try:
         return point_reads.measure(asked) | {"memory": limit.told()}
     except MeasureError as error:
@@ -158,7 +158,7 @@ class StoredProduct:
             return {name: str(value) for name, value in self._embedded(server, configuration).items()}
         page, direct = options.get("page_bytes"), options.get("access") == "direct"
         wanted = replace(configuration, direct_io=direct, page_bytes=None if page is None else int(page))
-        # Nothing is written while it is measured, and loading needs no more log than this.
+        # Nothing is written during the measurement, and loading needs no more log than this.
         more = {"max_wal_size": f"{_LOG_MIB}MB"} if self.name == "postgres" else _small_log(self.name, server.version)
         return wanted.settings(self.name, self.version(server)) | more
 
@@ -202,7 +202,7 @@ class PointReads:
         return sysbench.install()
 
     def load(self, instance: Stored) -> dict[str, Any]:
-        """Fills the table; says what its file system is."""
+        """Fills the table; returns the type of its file system, too."""
         load, server = self._load, instance.ours
         if isinstance(server, Embedded):
             command = server.command("load", load.rows, load.row_bytes)
@@ -264,7 +264,7 @@ class PointReads:
         )  # fmt: skip
 
     def _besides_mib(self, server: Any, case: ReadCase) -> int:
-        """Memory that is no cache: of clients that are processes."""
+        """Memory that is not cache: that of clients that are processes."""
         is_forked = isinstance(server, Embedded) and not embedded.STORES[server.name].in_threads
         return _CLIENT_MIB * case.clients if is_forked else 0
 

@@ -13,7 +13,7 @@ from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, 
 
 
 def sections(results: ServerResults) -> list[Section]:
-    """Reads first, what was loaded after them."""
+    """Tables of reads first, then of the load."""
     load = results.load
     title = f"{load['rows']:,} rows of {load['row_bytes']} bytes, {load['memory_mib']} MiB of memory"
     groups = dict.fromkeys(results.groups.values())
@@ -46,7 +46,7 @@ def chart(results: ServerResults, group: str) -> Chart:
 
 
 def best(results: ServerResults) -> Chart:
-    """The most reads a second of each product and version, whatever its options and read-ahead."""
+    """The most reads a second of each product and version, over all options and read-aheads."""
     found: dict[str, dict[int, list[tuple[float, str, str, list[float]]]]] = {}
     for server in results.names:
         for case in results.groups:
@@ -74,7 +74,9 @@ def _variant_told(word: str) -> str:
 
 
 def storage_charts(results: ServerResults) -> list[Chart]:
-    """Requests and KiB of a query with the most clients, by read-ahead; by clients if it is one."""
+    """Requests and KiB per query with the most clients, by read-ahead; by clients if read-ahead
+    does not vary.
+    """
     by_ahead = len({case.split()[1] for case in results.groups}) > 1
     most = max(results.load["sessions"])
     x_title = f"KiB that the kernel reads ahead, {most} clients" if by_ahead else "clients"
@@ -84,7 +86,7 @@ def storage_charts(results: ServerResults) -> list[Chart]:
         series: dict[str, list[Mark]] = {}
         for one in results.measured:
             raw, y = one.raw, of(one)
-            # Without a file system of its own, what the kernel reads ahead is not ours to set.
+            # Without a file system of its own, the kernel's read-ahead cannot be set.
             if y is None or (by_ahead and (raw["read_ahead_kib"] is None or raw["clients"] != most)):
                 continue
             x = raw["read_ahead_kib"] if by_ahead else raw["clients"]
@@ -102,7 +104,7 @@ def _by_x(marks: Sequence[Mark]) -> list[list[Mark]]:
 
 
 def reads(results: ServerResults) -> Table:
-    """Reads from storage for each read of a client, by the counter that has them."""
+    """Reads from storage for each read of a client, by counter."""
     rows = []
     for server in results.names:
         for case in results.groups:

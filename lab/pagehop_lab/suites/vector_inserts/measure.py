@@ -40,7 +40,7 @@ class Tables(Protocol):
     def index_bytes(self) -> int: ...
 
     def plan(self, query: Float32) -> tuple[str, bool]:
-        """How it would search, and whether by its index."""
+        """The server's plan for a search, and whether it uses the index."""
 
     def rows(self, base: Path, queries: Path) -> VectorRows:
         """The table, for clients."""
@@ -79,7 +79,7 @@ def query(
         _moves(moved.deleted, before.low, commit_rows),
     )  # fmt: skip
     return raw | {
-        # What the index has become by the rows that came and went.
+        # The size of the index after rows were inserted and deleted.
         "index_bytes": tables.index_bytes(),
         "recall": float(judged.recall.mean()),
         "recall_judged": len(chosen),
@@ -98,11 +98,11 @@ def _rows(tables: Tables, dataset: Dataset) -> VectorRows:
 
 
 def _again(state: State, dataset: Dataset) -> int:
-    """Rows so far whose vectors had been there before."""
+    """Number of rows so far whose vectors the table had before."""
     return max(0, state.high - len(dataset.base))
 
 
 def _moves(batches: Float64, first: int, commit_rows: int) -> Moves:
-    """When each row came or went, from when its commit did."""
+    """The time at which each row was inserted or deleted, from that of its commit."""
     each = np.repeat(batches, commit_rows, axis=0)
     return Moves(first, each[:, 0], each[:, 1])

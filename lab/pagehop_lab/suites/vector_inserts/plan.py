@@ -9,7 +9,7 @@ from pagehop_lab.suites.inserts.plan import InsertsLoad
 
 @dataclass(frozen=True)
 class VectorLoad(InsertsLoad):
-    """How long each step is, how large the table, and which vectors are in it."""
+    """The length of each step, the size of the table, and its vectors."""
 
     rows: int = 20_000
     dataset: str = "generated-384"

@@ -17,7 +17,7 @@ from pagehop_lab.suites.vector_inserts.plan import VectorLoad
 
 @dataclass
 class VectorInserts:
-    """The same on a table of vectors; rows that come are those after the ones that are there."""
+    """The same on a table of vectors; inserted rows follow the existing ones."""
 
     plan: ServersPlan
     _states: dict[int, State] = field(default_factory=dict)

@@ -66,7 +66,7 @@ class PostgresVectorProduct:
         return PostgresVectors(ours, options, method)
 
     def options(self, server: ServerSpec) -> dict[str, Any]:
-        """The plan's options, and the engine's own for the rest."""
+        """The plan's options, with the engine's defaults for the rest."""
         about = self.method().description
         usual: dict[str, Any] = {**about.build, **{name: values[0] for name, values in about.search.items()}}
         return _checked(about.name, dict(server.options), usual)
@@ -130,7 +130,7 @@ class PostgresVectors(VectorServer):
         return VectorRows(Where.of(self.ours), TABLE, base, queries, self._settings(), K)
 
     def _settings(self) -> dict[str, str]:
-        """What a session sets before it searches."""
+        """Settings of a session that searches."""
         return dict(self.method.settings(self.options, K))
 
 
@@ -170,7 +170,7 @@ class MariaDbVectorProduct:
 
 @dataclass(frozen=True)
 class MariaDbVectors(VectorServer):
-    """MariaDB with its own."""
+    """MariaDB with a table of vectors."""
 
     def create(self, dim: int) -> None:
         self.ours.execute(f"CREATE TABLE {TABLE} (id integer NOT NULL PRIMARY KEY, embedding vector({dim}) NOT NULL)")

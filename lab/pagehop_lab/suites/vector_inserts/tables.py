@@ -12,7 +12,7 @@ from pagehop_lab.suites.table import Cell, Section, Table, with_marks
 
 
 def sections(results: ServerResults) -> list[Section]:
-    """Loading, writing, asking beside writing."""
+    """Tables of loading, writing, and queries beside writes."""
     tables = [
         inserts.relative(results),
         inserts.absolute(results),
@@ -29,7 +29,7 @@ def sections(results: ServerResults) -> list[Section]:
 
 
 def queries(results: ServerResults) -> Table:
-    """One client that asks at full speed, beside rows that come and go at a rate."""
+    """One client that queries at full speed, beside inserts and deletes at a fixed rate."""
     rows = []
     for server in results.names:
         rest = [one.qps for one in results.of(server, "qv0")]

@@ -18,7 +18,7 @@ Float32 = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class VectorRows:
-    """Where the table is, and what its rows and queries are."""
+    """The place of the table, and of its rows and queries."""
 
     where: Where
     table: str
@@ -31,7 +31,7 @@ class VectorRows:
 
     @property
     def kept(self) -> int:
-        """Ids of the nearest, -1 for nothing."""
+        """Number of ids that are kept of an answer; -1 fills missing ones."""
         return self.k
 
     def open(self) -> PostgresVectors | MysqlVectors:
@@ -54,7 +54,7 @@ class PostgresVectors:
 
     @cached_property
     def _parameters(self) -> list[bytes]:
-        """The queries; once they are wanted, this is a session that searches."""
+        """The queries; the first use makes this a session that searches."""
         self._wire.set(self._rows.settings)
         statement = f"SELECT id FROM {self._rows.table} ORDER BY embedding <-> $1 LIMIT {self._rows.k}"
         self._wire.prepare(b"nearest", statement)
@@ -101,7 +101,7 @@ class MysqlVectors:
 
     def ask(self, number: int, _low: int, _high: int) -> list[int]:
         statement, parameters = self._asking
-        # Of a row two bytes tell that nothing is null.
+        # Two bytes of a row show that nothing is null.
         found = [int.from_bytes(row[2:], "little") for row in statement.rows(parameters[number % len(parameters)])]
         return found + [-1] * (self._rows.k - len(found))
 

@@ -27,9 +27,9 @@ from pagehop_lab.suites.vector_writers.plan import FIGURES, WritersLoad
 from pagehop_lab.suites.vector_writers.servers import PRODUCTS, WritersProduct
 
 _VERSION = "18"
-# Where a set's name does not say its dimensions: as many as rows of text have here.
+# Dimensions if a set's name has none: those of the texts here.
 _DIM = 384
-# Bytes of a row in the table and its indexes: for each dimension, and for links and the rest.
+# Bytes of a row in the table and its indexes: per dimension, and for links and the rest.
 _BYTES_PER_DIM, _BYTES_PER_ROW = 12, 1500
 
 

@@ -14,7 +14,7 @@ from pagehop_lab.suites.vector_writers.clients import TABLE
 from pagehop_lab.suites.vector_writers.measure import Asked, between, refuse_few, writers, written
 
 _COMING_S = 30.0
-# Fewer searches have no 99th percentile.
+# With fewer searches there is no 99th percentile.
 _SEARCHES_MIN = 200
 
 
@@ -80,7 +80,7 @@ class _Vacuum:
     connection: Any
 
     def works(self) -> bool:
-        """Whether it cleans up the table at this moment."""
+        """Whether autovacuum works on the table at this moment."""
         asked = f"SELECT 1 FROM pg_stat_progress_vacuum WHERE relid = '{TABLE}'::regclass"
         return bool(self.connection.execute(asked).fetchall())
 
@@ -139,7 +139,7 @@ def latencies(idle: Float64, beside: Float64) -> dict[str, Any]:
 
 
 def _full_rate(asked: Asked, count: int) -> float:
-    """Rows a second of a number of writers, as fast as it goes."""
+    """Rows a second of a number of writers at full speed."""
     with Crew(writers(asked, count, None)) as crew:
         begun_s = time.monotonic()
         crew.begin()

@@ -29,7 +29,7 @@ class Place:
 
     dsn: str
     type: str
-    """Of the column: `vector` or `halfvec`."""
+    """Type of the column: `vector` or `halfvec`."""
     vectors: Vectors
     settings: Mapping[str, str]
     """Of a session that searches."""
@@ -44,9 +44,9 @@ class Share:
     end: int
     step: int
     rate: float = 0.0
-    """Rows a second of this writer, by a schedule; 0 is as fast as it goes."""
+    """Rows a second of this writer, on a schedule; 0 for full speed."""
     delay: float = 0.0
-    """Of its schedule, in its own steps."""
+    """Delay of the schedule, in its own steps."""
     warm_rows: int = 0
     """Rows that are inserted before the others begin."""
 

@@ -19,7 +19,7 @@ from pagehop_lab.suites.vector_writers.plan import WritersLoad
 from pagehop_lab.suites.vector_writers.servers import INDEX, WriterServer
 from pagehop_lab.suites.vector_writers.vectors import Supply
 
-# What a connection does only once is done before a step begins.
+# Work that a connection does only once is done before a step begins.
 WARM_ROWS = 5
 
 
@@ -70,7 +70,7 @@ def write(asked: Asked, count: int, seconds: float, *, is_split: bool = False) -
         refuse_few(crew, asked, after.at_s - before.at_s)
         times = crew.stop()
     spent, end = after.since(before), asked.server.log_end()
-    # The log has what came before they all began, and after the last look, too.
+    # The log also has rows from before all writers began, and from after the last look.
     rows = sum(map(len, times)) + count * WARM_ROWS
     inserted = between(times, spent.begun_s, spent.begun_s + spent.elapsed_s)
     return written(spent, inserted) | log(asked, start, end, rows, is_split=is_split)
@@ -144,11 +144,11 @@ def recall(asked: Asked, count: int) -> dict[str, Any]:
 
 
 def written(spent: Spent, inserted: Float64) -> dict[str, Any]:
-    """Of rows that were inserted within a stretch."""
+    """Figures of the rows that were inserted within a time."""
     if not len(inserted):
         raise MeasureError("no row came")
     return raw_of_spent(spent, len(inserted)) | {
-        # A writer reads the log's old files, too: no cache was declared.
+        # A writer also reads old files of the log, and no state of caches was declared.
         "storage_reads_per_query": None,
         "rows_per_s": len(inserted) / spent.elapsed_s,
         "commit_ms": percentiles((inserted[:, 1] - inserted[:, 0]) * 1e3),
@@ -156,7 +156,7 @@ def written(spent: Spent, inserted: Float64) -> dict[str, Any]:
 
 
 def log(asked: Asked, start: str, end: str, rows: int, *, is_split: bool) -> dict[str, Any]:
-    """Bytes of log a row, and what they are."""
+    """Bytes of log per row, by kind."""
     found = asked.server.log_between(start, end, is_split)
     split = {"log_record_bytes": found.record_bytes / rows, "log_image_bytes": found.image_bytes / rows}
     return {"log_bytes": found.bytes / rows, "log_rows": rows} | (split if is_split else {})
@@ -169,7 +169,7 @@ def between(times: Sequence[Float64], begun_s: float, end_s: float) -> Float64:
 
 
 def refuse_few(crew: Crew, asked: Asked, seconds: float) -> None:
-    """MeasureError if the rows of the set came to an end."""
+    """MeasureError if the set has no rows left."""
     if crew.is_any_done():
         raise MeasureError(
             f"{asked.supply.dataset.facts.name} has {asked.supply.count:,} rows that are different, and they were all "

@@ -11,40 +11,40 @@ from pagehop_lab.analysis.case import Case
 from pagehop_lab.plan.load import ServersLoad
 from pagehop_lab.suites.compared import CREATE_INDEX, DATA, INDEX, MISSED, Compared, raw
 
-# Steps that are timed need room for what comes in a second, at most.
+# Timed steps need room for this number of rows per second, at most.
 ROWS_PER_S_MAX = 8000
-# Of searches: each server has its own load, which is greater the faster it writes.
+# A note on searches: each server has its own load, which is greater the faster it writes.
 _BESIDE = "writers at a share of their own full rate"
 
 
 @dataclass(frozen=True)
 class WritersLoad(ServersLoad):
-    """How long each step is, and how many rows it takes. Each step begins with the same table."""
+    """The length of each step, and its number of rows. Each step begins with the same table."""
 
     rows: int = 20_000
-    """In the table before each step; the index was created over them."""
+    """Rows in the table before each step; the index was created over them."""
     clients: int = 8
     """Of steps with many writers."""
     seconds: float = 7.0
     dataset: str = "generated-384"
     dataset_rows: int = 0
-    """The first rows of the set; 0 is all of them."""
+    """Number of rows of the set, from the first on; 0 for all of them."""
     queries: int = 1000
     k: int = 10
     copy_rows: int = 10_000
     log_rows: int = 20_000
-    """Of the step that counts bytes of log for a number of rows."""
+    """Rows of the step that counts bytes of log for a number of rows."""
     log_seconds: float = 300.0
-    """Between two checkpoints, of the step that counts bytes of log over an interval."""
+    """Seconds between two checkpoints, in the step that counts bytes of log over an interval."""
     dead_share: float = 0.2
-    """Of the rows before the step, which are deleted for autovacuum."""
+    """Share of the rows before the step that are deleted for autovacuum."""
     vacuum_seconds: float = 60.0
-    """The most that autovacuum is watched for."""
+    """Most seconds for which autovacuum is watched."""
     search_rate: float = 100.0
-    """Searches a second, by a schedule."""
+    """Searches a second, on a schedule."""
     search_seconds: float = 20.0
     write_share: float = 0.5
-    """Of their full rate, what writers insert beside searches."""
+    """Share of their full rate at which writers insert beside searches."""
     recall_rows: int = 100_000
     recall_lists: tuple[int, ...] = (40, 80, 160)
     """Candidate lists at which recall is compared."""
@@ -66,13 +66,13 @@ def cases(load: WritersLoad) -> tuple[Case, ...]:
 
 
 def fixed_rows(load: WritersLoad, case: Case) -> int:
-    """Rows that a step takes at least, with those that are there before it."""
+    """Fewest rows that a step takes, with those that exist before it."""
     more = {"copy": load.copy_rows, "log_rows": load.log_rows, "recall": load.recall_rows}
     return load.rows + more.get(case.script, 0)
 
 
 def rows_max(load: WritersLoad, names: Sequence[str]) -> int:
-    """Rows that a table has at most, after any of some steps."""
+    """Most rows of a table after any of some steps."""
     timed = {
         "write": load.seconds, "log_interval": load.log_seconds, "vacuum": 2 * load.seconds + load.vacuum_seconds,
         "search": load.seconds + load.search_seconds,
@@ -100,7 +100,7 @@ FIGURES: Mapping[str, Figure] = {
 
 
 def compared(case: str) -> Sequence[Compared]:
-    """What servers may be compared by in a step: nothing that a schedule decides."""
+    """The figures by which servers may be compared in a step: none that a schedule decides."""
     if case == "search":
         names = ("search_p50_ms", "search_p99_ms", "p50_over_idle", "p99_over_idle")
         return [replace(one, words=f"{one.unit}, beside {_BESIDE}") for one in map(_compared, names)]
@@ -116,7 +116,7 @@ def _compared(name: str, *, is_counted: bool = False) -> Compared:
 
 
 def _data_mb(load: Mapping[str, Any]) -> float | None:
-    """None where it is less than the index, so that of another database."""
+    """None if it is less than the index, and so belongs to another database."""
     return None if load["data_bytes"] < load["index_bytes"] else float(load["data_bytes"]) / 1e6
 
 

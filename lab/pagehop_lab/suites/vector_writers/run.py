@@ -17,7 +17,7 @@ from pagehop_lab.suites.vector_writers.plan import WritersLoad, fixed_rows
 from pagehop_lab.suites.vector_writers.servers import WriterServer
 from pagehop_lab.suites.vector_writers.vectors import Supply
 
-# Of the full rate of a small table, what is surely left of it as the table grows.
+# Share of the full rate of a small table that certainly remains as the table grows.
 _OF_FULL_RATE = 0.5
 
 
@@ -27,7 +27,7 @@ class VectorWriters:
 
     plan: ServersPlan
     _rates: dict[int, float] = field(default_factory=dict)
-    """Rows a second of the last step that was as fast as it goes."""
+    """Rows a second of the last step at full speed."""
 
     @property
     def _load(self) -> WritersLoad:
@@ -42,7 +42,7 @@ class VectorWriters:
         return Supply(dataset, self.plan.seed)
 
     def load(self, instance: WriterServer) -> dict[str, Any]:
-        """Loads the table that steps are to begin with."""
+        """Loads the table with which steps begin."""
         try:
             self._supply.need(self._load.rows, "loading")
             rows = self._supply.vectors.open().rows(0, self._load.rows)

@@ -55,7 +55,7 @@ class WritersProduct:
 
 @dataclass(frozen=True)
 class Log:
-    """What a stretch of the log has, in bytes."""
+    """The contents of a part of the log, in bytes."""
 
     bytes: int
     record_bytes: int
@@ -75,7 +75,7 @@ class WriterServer(Wrapped):
         return self.method.type
 
     def settle(self) -> None:
-        """Nothing is left to clean up: each step begins with a copy."""
+        """Does nothing: each step begins with a copy, so nothing is left to clean up."""
 
     def load(self, dataset: Dataset, rows: Float32) -> dict[str, Any]:
         """Rows, then the index: the table that every step begins with."""
@@ -99,14 +99,14 @@ class WriterServer(Wrapped):
         return int(self.ours.execute(f"SELECT pg_database_size('{_LOADED}')")[0][0])
 
     def index(self, connection: Any) -> float:
-        """Creates the index, which must not be there; seconds that took."""
+        """Creates the index, which must not exist; returns the seconds that it took."""
         begun = time.monotonic()
         using = self.method.using(f"{self.type}_l2_ops", self.options)
         connection.execute(f"CREATE INDEX {INDEX} ON {TABLE} USING {using}")
         return time.monotonic() - begun
 
     def copy(self, connection: Any, first: int, rows: Float32) -> None:
-        """Brings rows in, with ids from `first`, by one COPY."""
+        """Inserts rows with ids from `first`, by one COPY."""
         copy_rows(connection, TABLE, first, rows, COMPONENTS[self.type])
 
     def begin_step(self) -> None:
@@ -118,7 +118,7 @@ class WriterServer(Wrapped):
         )
 
     def end_step(self) -> None:
-        """Removes the copy, and the log that it left."""
+        """Removes the copy, and its log."""
         self.ours.execute(f"DROP DATABASE IF EXISTS {_STEP} WITH (FORCE)", "CHECKPOINT")
 
     def connection(self, database: str = _STEP) -> Any:
@@ -133,7 +133,7 @@ class WriterServer(Wrapped):
         return Place(self.ours.dsn(_STEP), self.type, vectors, self.searching(k, candidates), k)
 
     def searching(self, k: int, candidates: int | None = None) -> dict[str, str]:
-        """What a session sets before it searches."""
+        """Settings of a session that searches."""
         known: dict[str, Any] = dict(self.options)
         if candidates is not None:
             known[_LISTS[self.method.description.name]] = candidates
@@ -141,7 +141,7 @@ class WriterServer(Wrapped):
         return dict(self.method.settings(known, k))
 
     def is_index_used(self, query: Float32, k: int) -> bool:
-        """Whether a search of the step's table goes by the index."""
+        """Whether a search of the step's table uses the index."""
         vector = "[" + ",".join(f"{value:.6g}" for value in query) + "]"
         with self.connection() as connection:
             for name, value in self.searching(k).items():
@@ -163,7 +163,7 @@ class WriterServer(Wrapped):
         grown = int(self.ours.execute(f"SELECT pg_wal_lsn_diff('{end}', '{start}')")[0][0])
         if not is_split:
             return Log(grown, 0, 0)
-        # All of it is in files before they are read.
+        # All of the log must be in files before they are read.
         self.ours.execute("SELECT pg_switch_wal()")
         command = [
             self.ours.server.bin / "pg_waldump", "--stats", f"--path={self.ours.data / 'pg_wal'}", f"--start={start}",
@@ -176,7 +176,7 @@ class WriterServer(Wrapped):
 
 
 def parts_of(said: str) -> tuple[int, int]:
-    """Bytes of records and of page images, of what pg_waldump --stats says."""
+    """Bytes of records and of page images, from the output of pg_waldump --stats."""
     found = re.search(r"^Total\s+\d+\s+(\d+) \[[\d.]+%\]\s+(\d+) \[[\d.]+%\]\s+\d+", said, re.MULTILINE)
     if found is None:
         raise DevServerError(f"pg_waldump says no total: {said.strip()[-300:]}")

@@ -20,7 +20,7 @@ _DIFFERENCES = ("recall_gain",)
 
 
 def sections(results: ServerResults) -> list[Section]:
-    """What was to be reached, writing, what is beside it, and recall."""
+    """Tables of aims, of writes, of searches beside them, and of recall."""
     aims = server_aims.table(results, FIGURES, _DIFFERENCES)
     tables = [
         *([aims] if aims is not None else []),
@@ -40,7 +40,7 @@ def sections(results: ServerResults) -> list[Section]:
 
 
 def of_the_run(results: ServerResults) -> list[Table]:
-    """What is missing, and what was measured."""
+    """Missing measurements, and all measurements."""
     note = "With synchronous_commit = off a commit is safe a moment later; the plan's durability decides it for all."
     return [of_servers.missing(results), of_servers.servers(results, note)]
 
@@ -81,7 +81,7 @@ def relative(results: ServerResults) -> Table:
         for name, what in (("rows_per_s", "rows/s"), ("cpu_us", "CPU us/row"), ("log_bytes", "log bytes/row")):
             cells = [
                 Cell("1.00", 1.0) if server == results.base
-                # A color is for a rate: of costs, less is better.
+                # Colors are for rates: for costs, less is better.
                 else _plain(ratio_cell(over(results, server, results.base, case, name)), name != "rows_per_s")
                 for server in results.names
             ]  # fmt: skip
@@ -96,7 +96,7 @@ def _plain(cell: Cell, wanted: bool) -> Cell:
 
 
 def writes(results: ServerResults) -> Table:
-    """Every step that writes as fast as it goes."""
+    """Every step that writes at full speed."""
     rows = _rows(results, _WRITES, lambda found: [
         figure(found, _of("rows_per_s"), ",.0f"),
         figure(found, _of("cpu_us"), ",.0f"),
@@ -119,7 +119,7 @@ def writes(results: ServerResults) -> Table:
 
 
 def log(results: ServerResults) -> Table:
-    """Bytes of log, and what they are."""
+    """Bytes of log, by kind."""
     rows = _rows(results, ("log-rows", "log-interval"), lambda found: [
         figure(found, _of("log_rows"), ",.0f"),
         figure(found, _of("elapsed_s"), ",.1f"),
@@ -235,12 +235,12 @@ def _rows(results: ServerResults, cases: Sequence[str], of: Callable[[list[Measu
 
 
 def _of(name: str) -> Callable[[Measured], float | None]:
-    """A figure of the raw files, where it is there."""
+    """A figure of the raw files, if it exists."""
     return lambda one: None if one.raw.get(name) is None else float(one.raw[name])
 
 
 def _in(name: str, key: str) -> Callable[[Measured], float | None]:
-    """One of several figures of the same, where they are there."""
+    """One of several figures of a raw field, if it exists."""
     return lambda one: of_dict(name, key)(one) if name in one.raw else None
 
 
@@ -249,7 +249,7 @@ def _at(name: str, at: int) -> Callable[[Measured], float | None]:
 
 
 def _gain(at: int) -> Callable[[Measured], float | None]:
-    """What recall has gained, at one of the lists."""
+    """The gain of recall, at one of the lists."""
     return lambda one: float(one.raw["recall_after"][at] - one.raw["recall_built"][at])
 
 

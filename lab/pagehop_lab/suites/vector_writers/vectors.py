@@ -24,7 +24,7 @@ _AT_ONCE = 16384
 
 @dataclass(frozen=True)
 class Vectors:
-    """Their place, in a form that can be sent to a process."""
+    """The place of the vectors, in a form that can be sent to a process."""
 
     base: Path
     queries: Path
@@ -36,7 +36,7 @@ class Vectors:
 
 
 class Opened:
-    """They, mapped from their files."""
+    """The vectors, mapped from their files."""
 
     def __init__(self, vectors: Vectors) -> None:
         # Not a memmap: each of its rows would be one, too, which takes longer to make than to read.
@@ -57,7 +57,7 @@ class Opened:
 
 @dataclass(frozen=True)
 class Supply:
-    """The vectors of a run, and how many there are."""
+    """The vectors of a run, and their number."""
 
     dataset: Dataset
     seed: int
@@ -78,7 +78,7 @@ class Supply:
         return len(np.load(self.vectors.order, mmap_mode="r"))
 
     def need(self, rows: int, what: str) -> None:
-        """MeasureError if there are fewer new rows than a step takes."""
+        """MeasureError if there are fewer new rows than a step needs."""
         if rows > self.count:
             raise MeasureError(
                 f"{what} takes {rows:,} rows that are different, and {self.dataset.facts.name} has {self.count:,}: "

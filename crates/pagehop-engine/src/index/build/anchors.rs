@@ -4,13 +4,13 @@ use crate::Error;
 use crate::graph::Adjacency;
 use crate::page::model_pages::Entry;
 
-/// Rows between two looks.
+/// Rows between two calls of `look`.
 const LOOK_ROWS: usize = 1 << 16;
 
-/// The anchor parent of each row: a row before it in a walk from `entries` that has an edge to it,
-/// the nearest by `distance` of a row, its neighbor, and the slot of that edge. `u32::MAX` for
-/// entry points that no row leads to. `look` gets the number of rows whose edges a round has looked
-/// at, and may end the work.
+/// The anchor parent of each row: the nearest of the rows that come before it in a walk from
+/// `entries` and have an edge to it. `distance` gets a row, its neighbor, and the slot of that
+/// edge. `u32::MAX` for entry points that no row leads to. `look` gets the number of rows whose
+/// edges a round has examined, and may end the work.
 ///
 /// # Errors
 ///

@@ -12,13 +12,13 @@ use crate::quantize::codes::Codes;
 
 /// Leaves per row.
 const FANOUT: usize = 2;
-/// Length of the candidate list in the search for each row.
+/// Length of the candidate list in the search that refines a row.
 const BUILD_LIST: usize = 200;
-/// The same in up to 64 dimensions.
+/// The same length in up to 64 dimensions.
 const BUILD_LIST_FEW_DIMENSIONS: usize = 40;
-/// Centroids whose landmarks such a search begins at.
+/// Centroids whose landmarks the search for a row begins at.
 const START_LISTS: usize = 3;
-/// Most landmarks of these that it begins at. A million rows have 370.
+/// Most landmarks that the search for a row begins at. A million rows have 370.
 const STARTS_MAX: usize = 1024;
 
 /// Builds the graph from leaves, then refines the edges of the first `refined` rows by a search

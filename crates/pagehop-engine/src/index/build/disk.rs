@@ -14,11 +14,11 @@ use crate::quantize::estimate::CENTROIDS_MAX;
 use crate::quantize::landmarks::landmark_every;
 use crate::{Error, IdKind};
 
-/// Bytes of a row in the map from ids to nodes, with what is free on its pages.
+/// Bytes of a row in the map from ids to nodes, free space of its pages included.
 const MAP_ROW_BYTES: usize = 16;
 
-/// What is built: rows, their dimensions and columns, and the bytes of records that are yet to be
-/// written.
+/// The size of what is built: rows, their dimensions and columns, and the bytes of records that are
+/// not written yet.
 #[derive(Clone, Copy)]
 pub(super) struct Demand<'a> {
     pub(super) rows: usize,
@@ -27,7 +27,7 @@ pub(super) struct Demand<'a> {
     pub(super) records: usize,
 }
 
-/// Refuses to begin what the disk has no room for.
+/// Refuses a build that the disk has no room for.
 ///
 /// A build in memory writes the pages of the index. A spilled build needs up to three copies of all
 /// rows at first, then two copies, letters and kept work. While it writes pages, the files of
@@ -79,7 +79,7 @@ fn page_bytes(job: &Job<'_>, demand: &Demand<'_>) -> usize {
     (u64::from(pages) + kept) as usize * PAGE_BYTES + rows * row
 }
 
-/// The error if `needed` bytes are more than are `free`, if that is known.
+/// Refuses `needed` bytes if fewer are `free`; `None` if that is not known.
 fn refuse_beyond(
     free: Option<u64>,
     needed: usize,

@@ -13,7 +13,7 @@ pub(super) struct Job<'a> {
     pub(super) layout: NodeLayout,
     pub(super) threads: usize,
     pub(super) progress: OnProgress<'a>,
-    /// Rows of partitions that are connected, and all rows.
+    /// Rows of the partitions that are connected so far, and of all.
     pub(super) before: u64,
     pub(super) total: u64,
 }

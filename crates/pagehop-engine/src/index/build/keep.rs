@@ -45,7 +45,7 @@ impl VectorSource for Rounded<'_> {
     }
 }
 
-/// Refuses to keep what the host has.
+/// Refuses to keep vectors that the host has.
 pub(super) fn check(id_kind: IdKind, vectors: Vectors, payload: bool) -> Result<(), Error> {
     if id_kind == IdKind::HostOwned && payload {
         return Err(Error::argument("the host of this index owns its rows, so the index keeps no payloads"));

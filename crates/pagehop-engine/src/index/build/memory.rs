@@ -39,11 +39,11 @@ pub(super) fn kept_bytes_min(vectors: Vectors, rows: usize, dim: usize) -> u64 {
 /// The peak is after reading the sample, or while connecting rows.
 pub fn build_memory_bytes(rows: usize, dim: usize, threads: usize) -> u64 {
     let inner = inner_dim(dim);
-    // What the columns of a row take is memory of the source.
+    // The memory of columns is the source's.
     let layout = NodeLayout::choose(inner, 0);
     let surveyed = survey_bytes(rows, rows.min(2 * SAMPLE_ROWS), dim);
     let row = Codes::row_bytes(inner) + table_row_bytes(&layout) + 12 + connect_row_bytes(&layout);
-    // What threads hand over, and what the allocator keeps.
+    // A sixteenth more for results that threads hand over, and for memory that the allocator keeps.
     let connected = rows * row / 16 * 17;
     (surveyed.max(connected + fixed_bytes(rows, inner)) + threads * thread_bytes(rows, inner)) as u64
 }

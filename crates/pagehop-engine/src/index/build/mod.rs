@@ -69,7 +69,7 @@ pub fn build(
     let has_tags = source.columns().is_some_and(ColumnRows::has_tags) && options.id_kind != IdKind::HostOwned;
     let texts = texts(source, options)?;
     let has_records = payloads || has_tags || texts.is_some();
-    // A node names the place of its record by a word of its own.
+    // If rows have records, each node has one more word: the place of its record.
     let words = source.columns().map_or(0, ColumnRows::words) + usize::from(has_records);
     let job = &Job::new(options, (source.dim(), words), &mut *progress)?;
     refuse_early(job, source, payloads::record_bytes(source.columns(), texts.as_deref()), sink.scratch())?;
@@ -86,7 +86,7 @@ pub fn build(
     Ok(BuildReport { rows: meta.rows, pages: meta.page_count })
 }
 
-/// The text ids of a source, if the index shall have such ids.
+/// The text ids of a source, if the ids of the index are texts.
 fn texts(source: &dyn VectorSource, options: &BuildOptions) -> Result<Option<Vec<String>>, Error> {
     match (source.text_ids(), options.id_kind) {
         (Some(texts), IdKind::Text) => Ok(Some(texts.to_vec())),
@@ -100,8 +100,8 @@ fn texts(source: &dyn VectorSource, options: &BuildOptions) -> Result<Option<Vec
 ///
 /// # Errors
 ///
-/// [`Error::Argument`] if `dim` is out of range, or if what shall be kept is what the host of the
-/// index has; those of [`ColumnRows::new`]; any error of the sink.
+/// [`Error::Argument`] if `dim` is out of range, or if the options keep vectors or payloads that
+/// the host of the index has; those of [`ColumnRows::new`]; any error of the sink.
 pub fn create(dim: usize, options: &CreateOptions, sink: &mut dyn PageSink) -> Result<(), Error> {
     let meta = write_empty(dim, options, sink)?;
     sink.write(PageId(0), &meta.encode())
@@ -170,8 +170,8 @@ pub(crate) fn build_from(
     Ok(meta)
 }
 
-/// Refuses what there is no room for before anything is read or written, if the source knows how
-/// many rows it has. Records of `records` bytes will be written first.
+/// Refuses a build that memory or the disk has no room for before anything is read or written, if
+/// the source knows how many rows it has. Records of `records` bytes will be written first.
 fn refuse_early(
     job: &Job<'_>,
     source: &dyn VectorSource,
@@ -183,8 +183,8 @@ fn refuse_early(
     plan(job, &demand, scratch).map(|_| ())
 }
 
-/// Finds out whether all rows fit in memory; if not, how a build puts them aside, with a limit for
-/// caches. Refuses what memory or the disk has no room for.
+/// Decides whether all rows fit in memory. If not, plans how to put them aside, with a limit for
+/// caches. Refuses a build that memory or the disk has no room for.
 fn plan(job: &Job<'_>, demand: &Demand<'_>, scratch: Option<&dyn Scratch>) -> Result<Option<Plan>, Error> {
     let Demand { rows, dim, .. } = *demand;
     if rows > u32::MAX as usize {
@@ -202,7 +202,7 @@ fn plan(job: &Job<'_>, demand: &Demand<'_>, scratch: Option<&dyn Scratch>) -> Re
     Ok(plan)
 }
 
-/// Connects rows with all that is known of them in memory.
+/// Connects rows whose codes are all in memory.
 fn in_memory(
     job: &mut Job<'_>,
     source: &mut dyn VectorSource,

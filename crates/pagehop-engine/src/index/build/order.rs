@@ -77,7 +77,8 @@ pub(super) fn page_order(graph: &Adjacency, codes: &Codes, per_page: usize, work
 
 /// The edges of the graph, each once, the shortest first.
 fn edges_by_length(graph: &Adjacency, codes: &Codes, workers: usize) -> Vec<[u32; 2]> {
-    // A long edge never joins a group: when its turn comes, both ends have nearer company.
+    // Shortest edges of a row that may join groups. When a longer one would be tried, shorter ones
+    // have filled the groups of both rows.
     const SHORTEST: usize = 8;
     // Rows that a thread takes at once, and rows between two joins of what threads found.
     const BLOCK_ROWS: usize = 1024;
@@ -139,7 +140,7 @@ impl Groups {
         ring.collect()
     }
 
-    /// All groups. Each follows one that a neighbor of it is in, where there is one.
+    /// All groups. If possible, a group follows one that has a neighbor of it.
     fn in_order(&self, graph: &Adjacency) -> Vec<Vec<u32>> {
         let mut placed = vec![false; self.group.len()];
         let (mut ordered, mut scan, mut next) = (Vec::new(), 0, None);

@@ -11,7 +11,7 @@ use crate::{EachChunk, Error, VectorSource};
 /// Bytes of a record beside what it holds.
 const RECORD_BYTES: usize = 16;
 
-/// A source of rows whose records were written: each row names the place of its own.
+/// A source of rows whose records were written: each row has the place of its record.
 pub(crate) struct WithPlaces<'s> {
     source: &'s mut dyn VectorSource,
     columns: ColumnRows,
@@ -60,7 +60,7 @@ impl<'s> WithPlaces<'s> {
     }
 }
 
-/// About the bytes of the records that are written for rows with these columns and ids.
+/// Estimated bytes of the records that are written for rows with these columns and ids.
 pub(super) fn record_bytes(columns: Option<&ColumnRows>, texts: Option<&[String]>) -> usize {
     let payloads = columns.and_then(ColumnRows::payloads).unwrap_or_default().iter().flatten();
     let sets = columns.into_iter().flat_map(|columns| (0..columns.len()).flat_map(|row| columns.sets(row)));
@@ -97,9 +97,9 @@ impl VectorSource for WithPlaces<'_> {
         let Some(numbers) = &self.numbers else { return self.source.scan(each) };
         let mut done = 0;
         self.source.scan(&mut |ids, components| {
-            let numbers = numbers
-                .get(done..done + ids.len())
-                .ok_or_else(|| Error::argument(format!("there are {} ids for more vectors", numbers.len())))?;
+            let numbers = numbers.get(done..done + ids.len()).ok_or_else(|| {
+                Error::argument(format!("the source has more vectors than the {} ids", numbers.len()))
+            })?;
             done += ids.len();
             each(numbers, components)
         })?;

@@ -13,7 +13,7 @@ use crate::quantize::landmarks::landmark_every;
 use crate::quantize::prepare::Space;
 use crate::{Error, VectorSource, threads};
 
-/// Everything about every row but its own code.
+/// What a build keeps in memory of every row, except own codes.
 pub(super) struct Rows {
     pub(super) table: EdgeTable,
     pub(super) centroids: Centroids,
@@ -26,7 +26,7 @@ pub(super) struct Rows {
     pub(super) landmarks: Vec<Vec<u32>>,
 }
 
-/// What is known of rows when each has been encoded.
+/// What is kept of the rows while they are encoded.
 pub(super) struct EncodedRows {
     pub(super) table: EdgeTable,
     pub(super) centroids: Centroids,
@@ -75,7 +75,8 @@ impl Rows {
     pub(super) fn new(encoded: EncodedRows, inner_dim: usize, firsts: Vec<u32>) -> Self {
         let EncodedRows { table, centroids, entries } = encoded;
         let mut landmarks = vec![Vec::new(); centroids.len()];
-        // In few dimensions entry points are enough, and are what searches were measured with.
+        // In few dimensions entry points are enough, and recall was measured with entry points
+        // alone.
         let marked = if inner_dim > 64 { firsts.len() } else { 0 };
         for row in (0..marked).step_by(landmark_every(marked)).filter(|row| firsts[*row] as usize == *row) {
             landmarks[usize::from(table.centroid(row))].push(row as u32);
@@ -125,7 +126,7 @@ fn encode_part(
 
 /// How far rows are from their centroids, beside how long they are.
 struct Spread {
-    /// Rows from one that is measured to the next.
+    /// One row of this many is measured.
     every: usize,
     seen: usize,
     residuals: f64,
@@ -133,7 +134,7 @@ struct Spread {
 }
 
 impl Spread {
-    /// Of `total` rows.
+    /// The measurement of `total` rows.
     fn of(total: usize) -> Self {
         Self { every: (total / SAMPLE_ROWS).max(1), seen: 0, residuals: 0.0, lengths: 0.0 }
     }
@@ -183,7 +184,7 @@ impl NearestRows {
         self.seen += codes.len();
     }
 
-    /// One for each centroid; a centroid without rows has that of another.
+    /// One entry point for each centroid; a centroid without rows gets that of another.
     pub(super) fn entries(self) -> Vec<Entry> {
         let any = self.best.iter().flatten().next().copied().expect("every row has a center");
         self.best.into_iter().map(|entry| entry.unwrap_or(any)).collect()

@@ -7,7 +7,7 @@ use crate::quantize::centroids::SAMPLE_ROWS;
 use crate::quantize::codes::Codes;
 use crate::quantize::prepare::Space;
 
-/// Rows that a sample has at least, if there are as many.
+/// Fewest rows of a sample, if there are as many.
 pub(super) const SAMPLE_ROWS_MIN: usize = 1024;
 /// Rows of a block. A thread's buffers are more than this.
 const BLOCK_ROWS: usize = 256;
@@ -65,7 +65,7 @@ impl TrainingSample {
         self.blocks.last_mut().expect("there are rows").truncate(last * dim);
     }
 
-    /// The codes of the rows, which are dropped.
+    /// Encodes the rows, and drops them.
     pub(super) fn into_codes(self, space: &Space) -> Result<Codes, Error> {
         let mut x = vec![0.0; space.inner_dim()];
         let mut codes = Codes::with_capacity(space.inner_dim(), self.count);

@@ -1,4 +1,4 @@
-//! The first pass over the rows: what a build must know before it encodes one.
+//! The first pass over the rows: it measures what must be known before a row is encoded.
 
 use super::job::Job;
 use super::sample::TrainingSample;
@@ -59,15 +59,15 @@ impl Survey {
         let mut mean: Vec<f32> = self.sums.iter().map(|s| (s / count as f64) as f32).collect();
         mean.resize(inner, 0.0);
         if metric == Metric::InnerProduct {
-            // Products are those of vectors from the origin.
+            // Inner products are measured from the origin, so no mean is subtracted.
             mean.fill(0.0);
         }
         let rotation = Rotation::new(inner, job.options.seed);
         Space { metric, dim: self.sums.len(), mean, rotation }
     }
 
-    /// The codes of the sample, which is dropped. Duplicates count once: if most rows are
-    /// duplicates, centroids must still separate the others.
+    /// Encodes the sample, and drops it. Duplicates count once: if most rows are duplicates,
+    /// centroids must still separate the others.
     pub(super) fn take_sample(&mut self, space: &Space) -> Result<Codes, Error> {
         let mut codes = std::mem::take(&mut self.sample).into_codes(space)?;
         let firsts = equal::firsts(&codes);
@@ -97,7 +97,7 @@ impl Survey {
     }
 }
 
-/// The coarse centroids. Those with near numbers are near each other.
+/// The coarse centroids. Centroids with close numbers are near each other.
 pub(super) fn train(job: &mut Job<'_>, sample: &Codes) -> Result<Codes, Error> {
     job.step("train", 0, 1)?;
     let clusters = (sample.len() / SAMPLE_PER_CENTROID).clamp(1, CENTROIDS_MAX);
@@ -125,7 +125,7 @@ pub(super) struct Rescan<'s> {
 }
 
 impl<'s> Rescan<'s> {
-    /// Of the source that was surveyed.
+    /// A later scan of the source that was surveyed.
     pub(super) fn of(survey: &'s Survey) -> Self {
         Self { survey, done: 0, checksum: 0 }
     }

@@ -22,7 +22,7 @@ use crate::quantize::own::OwnCode;
 use crate::quantize::prepare::Space;
 use crate::{Error, IdKind, VectorSource};
 
-/// Rows that have edges and places.
+/// Rows with their edges and places.
 pub(super) struct Connected {
     pub(super) rows: Rows,
     pub(super) graph: Adjacency,
@@ -96,7 +96,7 @@ pub(super) fn write(
     let kept_pages = meta.kept().map_or(0, |shape| shape.pages((order.len() * layout.nodes_per_page) as u64));
     let pages = u64::from(first) + order.len() as u64 + kept_pages + total as u64 / 512 + 2;
     if pages * layout.nodes_per_page as u64 > u64::from(u32::MAX) {
-        return Err(Error::full(format!("{total} rows need {pages} pages, more than ids can name")));
+        return Err(Error::full(format!("{total} rows need {pages} pages, too many for node ids of 32 bits")));
     }
     let mut node_of = vec![0u32; total];
     for (page, page_rows) in order.pages().enumerate() {
@@ -133,7 +133,7 @@ fn place_model(meta: &mut Meta, landmarks: usize) -> u32 {
     let (first, pages) = (entries_page + 1, landmark_pages::pages(meta, landmarks));
     (meta.change.entries_page, meta.change.landmarks) = (entries_page, landmarks as u32);
     if pages > 0 {
-        // Any would do: they are about equally full.
+        // The next landmark may go to any page: they are about equally full.
         (meta.change.landmarks_head, meta.change.landmarks_page) = (first, first + pages - 1);
     }
     first + pages
@@ -204,7 +204,7 @@ pub(super) fn column_pages(meta: &Meta, columns: Option<&ColumnRows>) -> u32 {
     1 + pages.sum::<u32>()
 }
 
-/// What the postings of a row say in a column of tags.
+/// The tags of a row's postings in a column of tags.
 fn postings_of(meta: &Meta, columns: &ColumnRows, row: usize, column: usize) -> Vec<PostingTag> {
     posting_keys(RowValues(columns.row(row)).key(column), columns.set_of(row, column), meta.has_tag_chains())
 }

@@ -1,10 +1,11 @@
 //! Rows that are added to a trained index, by one thread or by several.
 //!
-//! Several threads insert rows as several sessions of PostgreSQL do: each step compares what was
-//! decided on (`steps.rs`). A thread takes the next row, looks for the row that it replaces, and
-//! writes its node. When all threads are done, the map names the new nodes, and old ones are
-//! buried, in the order of the rows: no node dies while threads look at it. What a search finds may
-//! differ a little with the turns that the threads took. Which rows there are does not.
+//! Several threads insert rows as several sessions of PostgreSQL do: each step compares the node
+//! with what the decision was based on (`steps.rs`). A thread takes the next row, looks for the row
+//! that it replaces, and writes its node. When all threads are done, the map names the new nodes,
+//! and old ones are buried, in the order of the rows: no node dies while threads look at it. The
+//! edges, and so the answers of searches, may differ a little with the turns that the threads took.
+//! The set of rows does not.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +20,7 @@ use crate::page::{PagesMut, SharedPages};
 use crate::threads::{self, Look};
 use crate::{AddReport, Error, OnProgress, Progress};
 
-/// Fewest rows for which another thread pays.
+/// Fewest rows for which one more thread is used.
 const THREAD_ROWS: usize = 8;
 /// Rows between two reports of progress.
 const REPORT_ROWS: usize = 64;
@@ -32,7 +33,7 @@ pub(super) struct NewRows<'a> {
     pub(super) payloads: Option<&'a [Option<Vec<u8>>]>,
 }
 
-/// What became of a row.
+/// The outcome for a row.
 enum Written {
     /// The index has it already.
     Unchanged,

@@ -44,9 +44,9 @@ fn anchor<W: PagesMut>(graph: &mut Graph<'_, W>, parents: &[NodeId], target: &Ta
     Ok(false)
 }
 
-/// Gives a duplicate an anchor from `parent`, its equal that the walk went to, or from a node
-/// below that. What gives way in a full parent is its farthest edge: pruning would read all of
-/// its neighbors for nearly the same.
+/// Gives a duplicate an anchor from `parent`, its equal that the walk went to, or from a node below
+/// that. A full parent gives up its farthest edge: pruning would read all of its neighbors for
+/// nearly the same result.
 pub(super) fn anchor_equal<W: PagesMut>(
     graph: &mut Graph<'_, W>,
     parent: NodeId,
@@ -62,8 +62,8 @@ pub(super) fn anchor_equal<W: PagesMut>(
     anchor_or_below(graph, &[parent], target)
 }
 
-/// Gives a new node an anchor from one of `parents`, or from a node below the first if these
-/// have no edge left, as where hundreds of rows are equal.
+/// Gives a new node an anchor from one of `parents`, or from a node below the first if these have
+/// no edge left, for example if hundreds of rows are equal.
 pub(super) fn anchor_or_below<W: PagesMut>(
     graph: &mut Graph<'_, W>,
     parents: &[NodeId],
@@ -105,9 +105,9 @@ fn anchor_down<W: PagesMut>(
     Ok(false)
 }
 
-/// Gives the dependents of `gone` other anchor parents: `parent`, which is the parent of `gone`
-/// or the entry point that replaces it, and one another. If `parent` is not known or has no
-/// edge left, the nearest live node that is not below them. So anchors still lead from the
+/// Gives the dependents of `gone` other anchor parents: `parent`, which is the parent of `gone` or
+/// the entry point that replaces it, and one another. If `parent` is not known or has no edge left,
+/// the nearest live node that is not below them takes its place. So anchors still lead from the
 /// entry points to every node.
 pub(super) fn anchor_again<W: PagesMut>(
     graph: &mut Graph<'_, W>,
@@ -194,7 +194,7 @@ fn anchor_to_any<W: PagesMut>(
     Ok(())
 }
 
-/// Makes ordinary edges of the anchors of `node` that are `spent`.
+/// Turns the anchors of `node` that are `spent` into ordinary edges.
 fn clear_spent<W: PagesMut>(graph: &mut Graph<'_, W>, node: NodeId, spent: &[Link]) -> Result<(), Error> {
     if spent.is_empty() {
         return Ok(());
@@ -211,7 +211,7 @@ pub(super) fn dependents_of<W: PagesMut>(graph: &Graph<'_, W>, node: NodeId) -> 
     Ok(anchors_of(graph, node)?.0)
 }
 
-/// The dependents of `node`, and its anchors that lead to none.
+/// The dependents of `node`, and its anchors that lead to no node.
 fn anchors_of<W: PagesMut>(graph: &Graph<'_, W>, node: NodeId) -> Result<(Vec<NodeId>, Vec<Link>), Error> {
     let (layout, reader) = (graph.steps().layout(), graph.steps().reader());
     let anchors: Vec<Link> = with_node(&layout, &reader, node, |found, header| {

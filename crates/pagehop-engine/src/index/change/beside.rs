@@ -38,7 +38,7 @@ use crate::{BuildOptions, Error, OnProgress, Progress, VectorSource};
 const PAGES_PER_TURN: usize = 32;
 /// Pages whose rows are listed in one turn.
 const LISTED_PER_TURN: u32 = 128;
-/// Rows that are asked of the host at once, and how many of them are inserted in one turn.
+/// Rows that the host is asked for at once, and how many of them are inserted in one turn.
 const ROWS_AT_ONCE: usize = 64;
 const ROWS_PER_TURN: usize = 4;
 
@@ -59,8 +59,8 @@ pub trait TrainingHost {
     /// A writer's pages.
     type Pages<'p>: PagesMut;
 
-    /// Passes the pages of a writer to `work`: of one that others insert rows beside, or if it
-    /// `is_alone` of the only one. Each turn is short.
+    /// Passes the pages of a writer to `work`. If it `is_alone`, there is no other writer in this
+    /// turn; if not, others may insert rows. Each turn is short.
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ pub trait TrainingHost {
         work: impl FnOnce(&mut Self::Pages<'_>) -> Result<T, Error>,
     ) -> Result<T, Error>;
 
-    /// The rows of these ids, in ascending order, that any reader may still see.
+    /// The rows with these ids that a reader may still see, by ascending id.
     ///
     /// # Errors
     ///
@@ -83,8 +83,8 @@ pub trait TrainingHost {
 }
 
 impl<P: Pages> Index<P> {
-    /// The ids of all rows of the index, in ascending order; of rows that are inserted at the same
-    /// time some.
+    /// The ids of all rows of the index, in ascending order. Rows that are inserted at the same
+    /// time may be missing.
     ///
     /// # Errors
     ///
@@ -93,10 +93,10 @@ impl<P: Pages> Index<P> {
         listed(host, PageId(0), progress)
     }
 
-    /// Trains the model again with the rows of `source`, which are those of the index; rows that
-    /// come since are asked of the host. Returns false, and leaves the index as it is, if another
-    /// writer has trained it, or readers keep the pages of too many graphs. One training at a time
-    /// is at an index.
+    /// Trains the model again with the rows of `source`, which are those of the index; the host is
+    /// asked for rows that come later. Returns false, and leaves the index as it is, if another
+    /// writer has trained it, or readers keep the pages of too many graphs. An index has at most
+    /// one training at a time.
     ///
     /// # Errors
     ///
@@ -131,8 +131,8 @@ impl<P: Pages> Index<P> {
 }
 
 impl<W: PagesMut> Change<'_, W> {
-    /// Gives up a training of this index that did not end, and whose writer is no more. This one is
-    /// alone.
+    /// Gives up a training of this index that did not end, and whose writer is gone. There must be
+    /// no other writer.
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ impl<W: PagesMut> Change<'_, W> {
     }
 }
 
-/// A graph that is being made beside that of the index.
+/// A graph that is made beside the graph of the index.
 #[derive(Clone, Copy)]
 struct Shadow {
     /// Its meta page.
@@ -164,7 +164,7 @@ struct Shadow {
 }
 
 impl Shadow {
-    /// Begins one with `pages` pages behind its root; `None` if there is nothing to train.
+    /// Begins a graph with `pages` pages behind its root; `None` if there is nothing to train.
     fn begin<W: PagesMut>(host: &mut W, pages: u32) -> Result<Option<Self>, Error> {
         let meta = Meta::read(&mut host.reader())?;
         let is_made = meta.change.making != Making::None;
@@ -180,7 +180,7 @@ impl Shadow {
         Ok(Some(Self { root, number }))
     }
 
-    /// Whether the index still says so.
+    /// Whether the index still names this graph as the one that is made.
     fn is_own(self, meta: &Meta) -> bool {
         meta.change.shadow == self.root.0
     }
@@ -211,7 +211,7 @@ impl Shadow {
         })
     }
 
-    /// Makes it the graph of the index.
+    /// Makes this graph the graph of the index.
     fn show<H: TrainingHost>(self, host: &mut H) -> Result<(), Error> {
         self.turn(host, true, |pages, meta| {
             let new = Meta::read(&mut GraphReader::new(pages.reader(), self.root))?;
@@ -219,14 +219,15 @@ impl Shadow {
             Steps::new(pages, meta).step_meta(&[], &mut |meta, _| {
                 let before = replace(meta, &new);
                 meta.change.show_graph(&before, end, commit);
-                // A reader that knows the pending list of the old graph reads that of this one.
+                // A reader that has cached the pending list of the old graph reads that of the new
+                // one.
                 meta.change.pending_since = meta.change.commit + 1;
                 Ok(())
             })
         })
     }
 
-    /// Gives it up, if it is still this writer's, and says whether it was.
+    /// Gives the graph up if it is still this writer's, and returns whether it was.
     fn give_up<H: TrainingHost>(self, host: &mut H) -> Result<bool, Error> {
         host.turn(true, |pages| {
             let meta = Meta::read(&mut pages.reader())?;
@@ -245,7 +246,7 @@ struct ShadowSink<'h, H: TrainingHost> {
     shadow: Option<Shadow>,
     /// Pages that are to be written in the next turn.
     waiting: Vec<(PageId, Vec<u8>)>,
-    /// Whether there was nothing to train any more.
+    /// Whether the index no longer needed the training when its pages were computed.
     is_late: bool,
 }
 
@@ -294,7 +295,7 @@ impl<H: TrainingHost> PageSink for ShadowSink<'_, H> {
 }
 
 /// The ids of the rows of the graph with the meta page `root`, in ascending order. Others may
-/// insert rows in the time: those that were there before are found.
+/// insert rows during this time; all rows that were there before are found.
 fn listed<H: TrainingHost>(host: &mut H, root: PageId, progress: OnProgress<'_>) -> Result<Vec<u64>, Error> {
     let state = host.turn(false, |pages| State::read(&mut GraphReader::new(pages.reader(), root), None))?;
     let (mut row_ids, mut next) = (Vec::new(), root.0.max(1));
@@ -316,8 +317,8 @@ fn listed<H: TrainingHost>(host: &mut H, root: PageId, progress: OnProgress<'_>)
     Ok(row_ids)
 }
 
-/// The rows of the index that the graph lacks. Rows that others insert in the time are not among
-/// them: they are in the graph before they are in the index, and it is listed later.
+/// The rows of the index that the graph lacks. Rows that others insert during this time are not
+/// missing: they come into the graph before the index, and the graph is listed later.
 fn missing<H: TrainingHost>(host: &mut H, shadow: Shadow, progress: OnProgress<'_>) -> Result<Vec<u64>, Error> {
     let mut missing = listed(host, PageId(0), progress)?;
     let there = listed(host, shadow.root, progress)?;

@@ -26,7 +26,7 @@ pub(super) fn page_with_room<W: PagesMut>(steps: &mut Steps<'_, W>) -> Result<Pa
     Ok(page)
 }
 
-/// What is in front of the entries of a page of the list.
+/// The head of a page of the list, before its entries.
 pub(super) fn head<W: PagesMut>(steps: &Steps<'_, W>, page: PageId) -> Result<StackHead, Error> {
     dead_list::head(page, &steps.reader().finish(page)?)
 }
@@ -36,8 +36,8 @@ pub(super) fn entry<W: PagesMut>(steps: &Steps<'_, W>, page: PageId, at: usize) 
     Ok(dead_list::entry(&steps.reader().finish(page)?, at))
 }
 
-/// Marks the node of entry `at` as one that no edge leads to any more, if its edges are as they
-/// were `seen`; `false` if they are not.
+/// Marks the node of entry `at` as unlinked: no edge leads to it any more. Does not mark it, and
+/// returns `false`, if its edges are not those that were `seen`.
 pub(super) fn mark_unlinked<W: PagesMut>(
     steps: &mut Steps<'_, W>,
     node: NodeId,

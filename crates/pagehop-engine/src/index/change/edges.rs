@@ -15,8 +15,7 @@ use crate::index::model::Model;
 use crate::page::node::{FLAGS_LIVE, Link, NodeHeader, NodeMut, NodeRef, with_node};
 use crate::page::{PagesMut, Reader};
 
-/// What the edges of a node are chosen from, beside its present neighbors, and what must come of
-/// it.
+/// The input for a choice of a node's edges, beside its present neighbors, and the required result.
 #[derive(Clone, Copy)]
 pub(super) struct Revision<'a> {
     /// Nodes that are offered as neighbors.
@@ -27,7 +26,7 @@ pub(super) struct Revision<'a> {
     pub(super) gone: Gone,
 }
 
-/// Nodes that are offered to another as neighbors.
+/// Nodes that are offered to another node as neighbors.
 #[derive(Clone, Copy)]
 pub(super) enum Extras<'a> {
     One(&'a Target),
@@ -54,7 +53,7 @@ pub(super) struct EdgeCount {
     is_anchored: bool,
 }
 
-/// Changes the edges of nodes, one node at a time. It has buffers only.
+/// Changes the edges of nodes, one node at a time. Holds only buffers, which it uses again.
 #[derive(Default)]
 pub(super) struct Edges {
     around: Neighborhood,
@@ -139,7 +138,7 @@ impl Edges {
 
     /// Chooses the edges of `node` again, among those it has and edges to the extras. Stale edges
     /// go first, with those to nodes that are gone. Anchors stay. The change of the node waits
-    /// ([`Steps::change_node_later`]). Returns what edges it has then.
+    /// ([`Steps::change_node_later`]). Returns the number of edges that it then has, by kind.
     pub(super) fn revise<W: PagesMut>(
         &mut self,
         steps: &mut Steps<'_, W>,
@@ -168,8 +167,8 @@ impl Edges {
                 anchor == Some(*id) || around.links().iter().any(|link| link.anchor && link.node == *id);
             edges.add(around.near.lives(*id), is_anchor);
         }
-        // Edges that stay keep their places. A stale edge to a chosen node is written again, and
-        // one that becomes an anchor.
+        // Edges that stay keep their places. Two are written again: a stale edge to a chosen node,
+        // and an edge that becomes an anchor.
         let stays = |link: &Link| {
             let becomes_anchor = anchor == Some(link.node) && !link.anchor;
             chosen.contains(&link.node) && around.is_current(link) && !becomes_anchor
@@ -221,8 +220,7 @@ pub(super) fn anchor_in_place<W: PagesMut>(
     Ok(is_anchored)
 }
 
-/// The nodes that pruning chooses, and the targets of anchors. An anchor that is there never makes
-/// room for another.
+/// The nodes that pruning chooses, and the targets of anchors. A present anchor is never replaced.
 fn choose(around: &Neighborhood, degree: usize, anchor: Option<NodeId>, gone: Gone) -> Vec<NodeId> {
     let kept = around.near.choose(degree, around.near.nodes[0].1.norm_sq);
     let mut chosen: Vec<NodeId> = kept.iter().map(|at| around.near.nodes[*at as usize].0).collect();

@@ -1,4 +1,4 @@
-//! One row on its way into a node, and one node on its way into the edges that point to it.
+//! Encodes a row for a node, and a node for the edges that point to it.
 
 use crate::Error;
 use crate::columns::tags::TagSets;
@@ -18,20 +18,20 @@ pub(crate) struct EncodedRow {
     pub(crate) lo: Vec<u8>,
     /// The row in the inner space.
     pub(crate) exact: Vec<f32>,
-    /// What the own code decodes to.
+    /// The vector that the own code decodes to.
     pub(crate) point: Vec<f32>,
     pub(crate) centroid: u8,
     pub(crate) factors: EdgeFactors,
     pub(crate) code: Vec<u64>,
     /// The values of its columns, as a node has them.
     pub(crate) values: Vec<u8>,
-    /// The tags that the values do not say; none in an index without columns of tags.
+    /// The tags that the values do not have; empty in an index without columns of tags.
     pub(crate) sets: TagSets,
-    /// The bytes of the vector that are kept; none if it is not.
+    /// The bytes of the vector that are kept; empty if none are.
     pub(crate) kept: Vec<u8>,
 }
 
-/// What every edge to one node carries.
+/// The content of every edge to one node.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) node: NodeId,
@@ -66,8 +66,8 @@ impl EncodedRow {
         Ok(encoded)
     }
 
-    /// Brings the vector into the inner space: all that it takes to find its place. There is no
-    /// code yet.
+    /// Maps the vector into the inner space, which is enough to find its place. There is no code
+    /// yet.
     ///
     /// # Errors
     ///
@@ -83,7 +83,7 @@ impl EncodedRow {
         Ok(Self { own: own::measure(&x), exact: x, kept, ..Self::default() })
     }
 
-    /// Computes the own code, unless that is done.
+    /// Computes the own code, unless it is computed.
     pub(crate) fn encode_own(&mut self) {
         if self.hi.is_empty() {
             let dim = self.exact.len();
@@ -105,14 +105,14 @@ impl EncodedRow {
         self.point = x;
     }
 
-    /// What an edge to this row carries once it is in `node`.
+    /// The content of an edge to this row once it is in `node`.
     pub(crate) fn target(&self, node: NodeId, generation: u8) -> Target {
         let (centroid, factors, code) = (self.centroid, self.factors, self.code.clone());
         Target { node, generation, centroid, factors, code }
     }
 }
 
-/// What an edge to the node carries, made from its own code.
+/// The content of an edge to the node, made from its own code.
 pub(crate) fn target(meta: &Meta, model: &Model, id: NodeId, node: &NodeRef<'_>) -> Option<Target> {
     let header = node.header();
     if usize::from(header.centroid) >= model.centroids.len() {
@@ -125,15 +125,15 @@ pub(crate) fn target(meta: &Meta, model: &Model, id: NodeId, node: &NodeRef<'_>)
     Some(Target { node: id, generation: header.generation, centroid: header.centroid, factors, code })
 }
 
-/// What the edge in a place of `node` carries.
+/// The content of the edge in a place of `node`.
 pub(crate) fn copy(node: &NodeRef<'_>, place: usize) -> Option<Target> {
     let link = node.links().nth(place)?;
     let ((centroid, factors), code) = (node.edge_factors(place), node.edge_code(place));
     Some(Target { node: link.node, generation: link.generation, centroid, factors, code })
 }
 
-/// Whether the edge in a place of `node` carries what an edge to `target` does: they are equal
-/// then.
+/// Whether the edge in a place of `node` has the content of an edge to `target`: then both lead to
+/// equal rows.
 pub(crate) fn is_edge_to(node: &NodeRef<'_>, place: usize, target: &Target) -> bool {
     let (centroid, factors) = node.edge_factors(place);
     let bits = |factors: EdgeFactors| (factors.add.to_bits(), factors.factor.to_bits());
@@ -146,7 +146,7 @@ fn encode_edge(meta: &Meta, model: &Model, x: &[f32], centroid: u8, code: &mut [
     edge::encode(meta.layout.edge, x, &center, code)
 }
 
-/// The nearest centroid; of equally near ones the first.
+/// The nearest centroid; the first of equally near ones.
 fn nearest_centroid(model: &Model, x: &[f32]) -> u8 {
     let point = RoundedPoint::new(x);
     let distances = (0..model.centroids.len()).map(|i| (model.centroids.distance(i, &point), i));

@@ -36,10 +36,10 @@ pub(crate) struct WalkExtent<'e> {
     pub(crate) list: usize,
     /// Largest length, where nearly all candidates are dead.
     pub(crate) list_max: usize,
-    /// Whether it also begins at all other entry points when the nearest lead to few live nodes,
-    /// not only when they lead to none.
+    /// Whether the walk also begins at all other entry points if the nearest lead to few live
+    /// nodes. If not, it does so only if they lead to none.
     pub(crate) everywhere: bool,
-    /// A row whose equal the walk looks for: it ends at a live node with the same code.
+    /// A row whose duplicate the walk looks for: it ends at a live node with the same code.
     pub(crate) sought: Option<&'e EncodedRow>,
 }
 
@@ -49,7 +49,7 @@ impl<'e> WalkExtent<'e> {
         Self { list, list_max: LIST_MAX, everywhere: false, sought: None }
     }
 
-    /// The same, which ends at a node that is equal to a row.
+    /// The same walk, which ends at a node that is equal to a row.
     pub(crate) fn to_equal(list: usize, sought: &'e EncodedRow) -> Self {
         Self { sought: Some(sought), ..Self::of(list) }
     }
@@ -61,7 +61,7 @@ pub(crate) struct Explorer {
     probe: Probe,
     list: CandidateList,
     entries: Vec<(f32, NodeId)>,
-    /// The landmarks that the walk begins at, if it does.
+    /// The landmarks that the walk begins at, if it begins at landmarks.
     landmarks: Vec<Start>,
     begins_at_landmarks: bool,
     /// Estimated distance of each centroid.
@@ -69,12 +69,12 @@ pub(crate) struct Explorer {
     near: NearNodes,
     /// Every slot that was visited, live or not.
     visited: Vec<NodeId>,
-    /// The same as a set.
+    /// The slots in `visited`, as a set.
     seen: NodeSet,
     /// For each candidate: the node whose edge led to it, and the position of that edge.
     origins: Vec<(NodeId, NodeId, usize)>,
     equals: Equals,
-    /// Whether the walk has found the equal node that it looked for.
+    /// Whether the walk has found the equal node that it looks for.
     is_at_equal: bool,
 }
 
@@ -82,15 +82,15 @@ pub(crate) struct Explorer {
 /// same estimate, and all of them would fill the candidate list.
 #[derive(Debug, Default)]
 struct Equals {
-    /// A Bloom filter of estimates: most absent ones are recognized at once.
+    /// A Bloom filter of estimates: it proves at once that most new ones are absent.
     known: EstimateBits,
-    /// Candidates with estimates of at most 0, as bits: the list does not tell these apart.
+    /// Candidates with estimates of at most 0, as bits: the list treats these as equal.
     below: Vec<(u32, NodeId)>,
     /// Nodes without a row. They do not count, so that their live duplicates are found.
     dead: NodeSet,
-    /// Whether some were left out.
+    /// Whether a candidate was left out.
     left_out: bool,
-    /// Whether none is left out.
+    /// Whether all candidates are taken.
     takes_all: bool,
 }
 
@@ -106,7 +106,7 @@ impl Default for EstimateBits {
 
 impl EstimateBits {
     fn of(estimate: f32) -> (usize, u64) {
-        // All estimates of at most 0 are one to the list.
+        // The list treats all estimates of at most 0 as equal.
         let bits = if estimate > 0.0 { estimate.to_bits() } else { 0 };
         let hash = bits.wrapping_mul(0x9E37_79B9) >> 19;
         (hash as usize / 64, 1 << (hash % 64))
@@ -131,7 +131,7 @@ impl Equals {
         self.left_out = false;
     }
 
-    /// Whether to leave out a candidate.
+    /// Whether to leave out this candidate.
     fn leave_out(&mut self, list: &CandidateList, estimate: f32) -> bool {
         let leaves = !self.takes_all && self.are_many(list, estimate);
         self.left_out |= leaves;
@@ -189,7 +189,7 @@ impl Explorer {
     }
 
     /// Expands the best candidates for `point`. The live nodes visited are in [`Explorer::near`],
-    /// nearest first. Of duplicates at most [`EQUALS_MAX`] are visited.
+    /// nearest first. At most [`EQUALS_MAX`] of several duplicates are visited.
     ///
     /// # Errors
     ///
@@ -260,7 +260,7 @@ impl Explorer {
             self.probe.landmarks(model, &self.coarse, &mut self.landmarks);
         }
         for start in &self.landmarks {
-            // The slot may have another row by now, which need not have its anchor yet.
+            // The slot may have another row by now, which may not have its anchor yet.
             if with_node(&meta.layout, reader, start.node, |_, header| header.generation == start.generation)? {
                 self.equals.known.add(start.estimate);
                 self.list.insert(start.estimate, start.node);
@@ -273,7 +273,7 @@ impl Explorer {
         });
         self.expand_all(meta, model, reader, extent.sought)?;
         if self.near.nodes.is_empty() || extent.everywhere && !self.has_enough(meta) {
-            // Few nodes are live around there: the other entry points may lead to more.
+            // There are few live nodes in this region: the other entry points may lead to more.
             self.entries.iter().skip(ENTRIES).for_each(|(estimate, node)| {
                 self.equals.known.add(*estimate);
                 self.list.insert(*estimate, *node);
@@ -284,8 +284,8 @@ impl Explorer {
         Ok(())
     }
 
-    /// What an edge to a visited node carries: a copy of the edge that led to it, or computed from
-    /// its code.
+    /// The content of an edge to a visited node: a copy of the edge that led to it, or computed
+    /// from its code.
     pub(crate) fn target<R: Reader>(
         &self,
         meta: &Meta,

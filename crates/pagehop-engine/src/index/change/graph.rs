@@ -23,7 +23,7 @@ use crate::page::node::{NodeHeader, NodeRef};
 use crate::page::{PageId, PagesMut};
 use crate::quantize::point::RoundedPoint;
 
-/// How often the edges of a node are decided while other writers change it.
+/// Largest number of decisions about the edges of a node that other writers keep changing.
 pub(super) const DECISIONS_MAX: usize = 3;
 
 /// The graph of a transaction.
@@ -72,7 +72,7 @@ impl<'w, W: PagesMut> Graph<'w, W> {
         Ok(())
     }
 
-    /// Does `work` while no other writer is in its section.
+    /// Calls `work` while no other writer is in its section.
     pub(super) fn in_section<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         self.steps.begin_section()?;
         let done = work(self);
@@ -104,7 +104,7 @@ impl<'w, W: PagesMut> Graph<'w, W> {
         &self.columns
     }
 
-    /// This graph as a search sees it, for a search that sees every row.
+    /// This graph as a search state, in which every row is visible.
     pub(super) fn state(&self) -> State {
         let (meta, model, entries) = (self.meta().clone(), self.model.clone(), self.entries.clone());
         let columns = self.columns.clone();
@@ -147,21 +147,22 @@ impl<'w, W: PagesMut> Graph<'w, W> {
         self.steps.look(node, look)
     }
 
-    /// The vector that a node's own code stands for.
+    /// The vector that a node's own code decodes to.
     pub(super) fn point_of(&self, node: NodeId) -> Result<Vec<f32>, Error> {
         let mut point = Vec::new();
         self.look(node, |found, header| found.decode(header, &mut point))?;
         Ok(point)
     }
 
-    /// What an edge to a visited node carries.
+    /// The content of an edge to a visited node.
     pub(super) fn target(&self, id: NodeId, generation: u8) -> Result<Target, Error> {
         let Self { steps, model, explorer, .. } = self;
         let target = explorer.target(steps.meta(), model, &mut steps.reader(), id, generation)?;
         target.ok_or_else(|| unknown_centroid(steps.meta(), id))
     }
 
-    /// Gives `node` an anchor to `target`. `false` if it is gone, or all its edges are anchors.
+    /// Gives `node` an anchor to `target`. `false` if the node is gone, or all its edges are
+    /// anchors.
     pub(super) fn link_anchor(&mut self, node: NodeId, target: &Target) -> Result<bool, Error> {
         let Self { steps, model, explorer, edges, .. } = self;
         for _ in 0..DECISIONS_MAX {
@@ -172,21 +173,21 @@ impl<'w, W: PagesMut> Graph<'w, W> {
                 return Ok(true);
             }
         }
-        // Others change this node all the time.
+        // Other writers kept changing this node.
         edges::anchor_in_place(steps, node, target, |_, links| links.iter().rposition(|link| !link.anchor))
     }
 
-    /// Gives `node`, which is equal to the row that the walk went to, an anchor to `target`; if it
-    /// is full, in place of the edge whose estimate is farthest. `false` if it is gone, or all its
-    /// edges are anchors.
+    /// Gives `node`, which is equal to the row that the walk went to, an anchor to `target`. In a
+    /// full node the anchor replaces the edge whose estimate is farthest. `false` if the node is
+    /// gone, or all its edges are anchors.
     pub(super) fn anchor_in_place_of_farthest(&mut self, node: NodeId, target: &Target) -> Result<bool, Error> {
         let Self { steps, model, explorer, .. } = self;
         edges::anchor_in_place(steps, node, target, |found, links| explorer.farthest(model, found, links))
     }
 
-    /// Offers each of `nodes`, which are different ones, an edge to `target`. They decide for
-    /// themselves, so several of them change in one step. A node that other writers change all the
-    /// time gets none: only anchors are needed.
+    /// Offers each of `nodes`, which must be distinct, an edge to `target`. Each is decided on its
+    /// own, so several of them change in one step. A node that other writers keep changing gets no
+    /// edge: only anchors are needed.
     pub(super) fn link_back(&mut self, nodes: &[NodeId], target: &Target) -> Result<(), Error> {
         let Self { steps, model, explorer, edges, .. } = self;
         let mut nodes = Cow::Borrowed(nodes);
@@ -202,8 +203,8 @@ impl<'w, W: PagesMut> Graph<'w, W> {
         Ok(())
     }
 
-    /// Chooses the edges of `node` again. A node that other writers change all the time keeps those
-    /// that it has: an edge to a dead node costs searches a hop.
+    /// Chooses the edges of `node` again. A node that other writers keep changing keeps its present
+    /// edges: an edge to a dead node costs searches a hop.
     pub(super) fn revise(&mut self, node: NodeId, revision: &Revision<'_>) -> Result<EdgeCount, Error> {
         let Self { steps, model, explorer, edges, .. } = self;
         let mut count = EdgeCount::default();

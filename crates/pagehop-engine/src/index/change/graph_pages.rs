@@ -2,10 +2,10 @@
 //!
 //! An index may have another index beside it: a graph that is being made has a page of its own in
 //! the place of the meta page, its *root*, until that is copied to page 0. Here the root stands for
-//! page 0, so whatever changes an index changes either.
+//! page 0, so the same code changes either graph.
 //!
-//! Each page that a step writes gets the number of the graph, and a page that has the number of
-//! another is refused: graphs share a file, but no page.
+//! Each page that a step writes gets the number of the graph, and a page with another number is
+//! refused: graphs share a file, but no page.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Rows that the host owns: it names them, and decides which of them a reader sees.
+//! Rows that the host owns: the host gives them ids, and decides which of them a reader sees.
 //!
 //! A node holds the ids of all versions of a row whose vector and values did not change, as far as
 //! there is room.
@@ -55,8 +55,8 @@ impl Observer for KnownNodes {
     }
 }
 
-/// A row that was encoded, and whose neighborhood was visited, before the host lets the index be
-/// changed for it.
+/// A row that was encoded, and whose neighborhood was visited, before the host allows the change of
+/// the index.
 pub struct Prepared {
     model: Arc<Model>,
     encoded: EncodedRow,
@@ -66,7 +66,7 @@ pub struct Prepared {
 
 impl<P: Pages> Index<P> {
     /// Encodes a row for [`Change::insert_prepared`] and visits its neighborhood; if it `is_known`,
-    /// only brings it into the inner space. `None` if that fails: the change then reports why.
+    /// only maps it into the inner space. `None` if that fails: the change then reports why.
     pub fn prepare(&self, vector: &[f32], is_known: bool) -> Option<Prepared> {
         let mut reader = self.pages().reader();
         let state = self.newest().renew(&mut reader).ok()?;
@@ -117,7 +117,7 @@ impl<W: PagesMut> Change<'_, W> {
         self.insert_prepared(row_id, vector, values, None, is_known, progress)
     }
 
-    /// As [`Change::insert_hosted`], of a row that was prepared before.
+    /// As [`Change::insert_hosted`], for a row that was prepared before.
     ///
     /// # Errors
     ///
@@ -180,8 +180,8 @@ impl<W: PagesMut> Change<'_, W> {
         Ok(())
     }
 
-    /// Inserts a row into the graph that is being made. It comes before the graph of the index: so
-    /// that one has no row that this one will lack (`beside.rs`).
+    /// Inserts a row into the graph that is made. This comes before the insertion into the graph of
+    /// the index, so that the new graph has every row of the old one (`beside.rs`).
     fn insert_into_shadow(
         &mut self,
         row_id: u64,

@@ -9,11 +9,11 @@
 //! step     one node in 32 becomes a landmark               (a page of landmarks, meta page)
 //! ```
 //!
-//! Several writers may insert rows at the same time: each step compares what was decided on
-//! (`steps.rs`). Only postings and kept vectors are written by one writer at a time, in a section
-//! with the node's step. No edge leads to a node before it has its anchor, so no other row can be
-//! anchored below one that is not. An insertion that ends early leaves a node that no search finds,
-//! whose row no reader sees.
+//! Several writers may insert rows at the same time: each step compares the node with what the
+//! decision was based on (`steps.rs`). Only postings and kept vectors are written by one writer at
+//! a time, in a section with the node's step. No edge leads to a node before it has its anchor, so
+//! no row can be anchored below a row without an anchor. An insertion that ends early leaves a node
+//! that no search finds, whose row no reader sees.
 //!
 //! This is the insertion of FreshDiskANN (Singh et al. 2021).
 //!
@@ -39,13 +39,13 @@ use crate::page::{PagesMut, STEP_PAGES};
 /// Candidates that the walk of an insertion keeps.
 pub(super) const INSERT_LIST: usize = 150;
 
-/// Edges that a new node begins with; those to later rows fill the rest. With all that pruning
-/// finds an insertion takes more time and log, at the same recall (0014).
+/// Edges that a new node begins with; those to later rows fill the rest. With all edges that
+/// pruning finds, an insertion takes more time and log, at the same recall (0014).
 fn edges_first(degree: usize) -> usize {
     degree * 3 / 4
 }
 
-/// Writes the node of a row, its postings, its edges, and those that lead back.
+/// Writes the node of a row, its postings, its edges, and the edges back to it.
 pub(super) fn insert<W: PagesMut>(
     graph: &mut Graph<'_, W>,
     row_id: u64,
@@ -55,7 +55,7 @@ pub(super) fn insert<W: PagesMut>(
     insert_here(graph, row_id, encoded)
 }
 
-/// Visits the neighborhood of a row, or comes to a node that is equal to it.
+/// Visits the neighborhood of a row, or ends at a node that is equal to it.
 pub(super) fn walk_to<W: PagesMut>(graph: &mut Graph<'_, W>, encoded: &EncodedRow) -> Result<(), Error> {
     graph.walk(&encoded.point, WalkExtent::to_equal(INSERT_LIST, encoded))
 }
@@ -96,8 +96,8 @@ fn insert_among<W: PagesMut>(
     Ok(node)
 }
 
-/// Writes a row where the walk found no live node: the first that searches find. Of several
-/// writers that come here one makes its row an entry point, and the others find that.
+/// Writes a row if the walk found no live node: searches will find this row first. If several
+/// writers do so at once, one makes its row an entry point, and the others find that.
 fn insert_first<W: PagesMut>(graph: &mut Graph<'_, W>, row_id: u64, encoded: &EncodedRow) -> Result<NodeId, Error> {
     let placed = graph.in_section(|graph| {
         if graph.steps().is_shared() {
@@ -127,7 +127,7 @@ fn place<W: PagesMut>(graph: &mut Graph<'_, W>, new: &NewNode<'_>, near: &[NodeI
     graph.in_section(|graph| place_and_post(graph, new, near))
 }
 
-/// The same, called in a section.
+/// [`place`], called in a section.
 fn place_and_post<W: PagesMut>(
     graph: &mut Graph<'_, W>,
     new: &NewNode<'_>,
@@ -173,10 +173,10 @@ pub(super) fn way_to_duplicates<W: PagesMut>(
     Ok(nodes)
 }
 
-/// Writes a row below `parent`, which is equal to it, with copies of its edges: they were
-/// chosen for the same place. None leads back. A copy may be stale, as the edge of the parent
-/// is then. To read the other ends is a quarter of the work (0015). When vacuum removes the
-/// parent, as the old node of an updated row, it reads them and chooses again.
+/// Writes a row below `parent`, which is equal to it, with copies of its edges: they were chosen
+/// for the same place. No edge leads back. A copy is stale if the edge of the parent is. Reading
+/// the targets would be a quarter of the work (0015). When vacuum removes the parent, for example
+/// the old node of an updated row, it reads the targets and chooses again.
 fn insert_below<W: PagesMut>(
     graph: &mut Graph<'_, W>,
     parent: NodeId,

@@ -12,7 +12,7 @@ use crate::page::node::free_slot;
 use crate::page::{PageId, PagesMut, Reader};
 
 /// Writes the vector of the node that comes next to the first free slot of `page`. Returns the
-/// place that a new page has to name.
+/// place that a new page must name.
 pub(super) fn keep_vector<W: PagesMut>(
     steps: &mut Steps<'_, W>,
     page: PageId,

@@ -1,11 +1,11 @@
 //! Insertions make landmarks: one node in 32, as in a build.
 //!
-//! A new landmark goes to the current page of the chain. When that page is full, another is
-//! added, as long as there are fewer landmarks than the slots of the index ask for. Then the oldest
-//! pages are used again, one after the other, so landmarks of rows that are gone do not stay.
+//! A new landmark goes to the current page of the chain. When that page is full, another is added,
+//! as long as the index has fewer landmarks than its number of slots requires. Then the oldest
+//! pages are used again, one after the other, so landmarks of removed rows do not stay.
 //!
-//! Where several writers insert, another may be faster. Then a landmark is not made: it is a hint,
-//! and there are enough of them.
+//! If another writer changes the chain first, the landmark is dropped: landmarks are hints, and
+//! there are enough of them.
 
 use super::encode::Target;
 use super::graph::Graph;
@@ -19,7 +19,7 @@ use crate::quantize::landmarks::{Landmark, landmark_every};
 /// Pages that the chain may have in any case.
 const PAGES_MIN: usize = 4;
 
-/// What became of a landmark.
+/// The outcome for a landmark.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Made {
     Yes,
@@ -29,7 +29,7 @@ enum Made {
     No,
 }
 
-/// Makes a node that was inserted and has its anchor a landmark, if its id is one of those.
+/// Makes a node that was inserted and has its anchor a landmark, if its id is chosen.
 pub(super) fn make<W: PagesMut>(graph: &mut Graph<'_, W>, target: &Target) -> Result<(), Error> {
     let meta = graph.meta();
     let slots = meta.page_count as usize * meta.layout.nodes_per_page;
@@ -50,7 +50,7 @@ pub(super) fn make<W: PagesMut>(graph: &mut Graph<'_, W>, target: &Target) -> Re
     graph.renew_landmarks()
 }
 
-/// Adds a landmark to the page that takes the next.
+/// Adds a landmark to the current page.
 fn push<W: PagesMut>(graph: &mut Graph<'_, W>, page: PageId, landmark: &Landmark) -> Result<Made, Error> {
     let mut made = Made::No;
     graph.steps_mut().step_meta(&[page], &mut |meta, bodies| {
@@ -87,7 +87,7 @@ fn add_page<W: PagesMut>(graph: &mut Graph<'_, W>, full: PageId, landmark: &Land
     })
 }
 
-/// Takes the landmarks off the page after the one that is `full`, and adds the landmark there.
+/// Clears the page after the one that is `full`, and adds the landmark there.
 fn use_again<W: PagesMut>(graph: &mut Graph<'_, W>, full: PageId, landmark: &Landmark) -> Result<(), Error> {
     let next = {
         let reader = graph.steps().reader();
@@ -117,7 +117,7 @@ fn count(meta: &mut Meta) {
     meta.change.landmarks_made = meta.change.landmarks_made.wrapping_add(1);
 }
 
-/// Whether a node is one in `every`, by its id.
+/// Whether a node becomes a landmark: a hash of its id chooses one in `every`.
 fn is_chosen(node: NodeId, every: usize) -> bool {
     let spread = u64::from(node).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
     spread.is_multiple_of(every as u64)

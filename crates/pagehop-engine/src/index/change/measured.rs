@@ -37,7 +37,8 @@ impl<W: PagesMut> Change<'_, W> {
         let calibration = Arc::new(calibration);
         self.graph.steps_mut().step_meta(&[], &mut |meta, _| {
             meta.calibration = Some(calibration.clone());
-            // What is longer from now on is longer than what was calibrated.
+            // From now on only a row that is longer than all so far counts as longer than the
+            // calibrated ones.
             meta.norm_sq_max = meta.norm_sq_max.max(std::mem::take(&mut meta.change.norm_sq_beyond));
             Ok(())
         })

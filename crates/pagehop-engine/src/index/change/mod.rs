@@ -76,7 +76,7 @@ const SWEPT_AT_ONCE: usize = 8;
 pub struct Change<'w, W: PagesMut> {
     graph: Graph<'w, W>,
     pending: PendingRows,
-    /// What is known of the graph that is being made.
+    /// What this process knows of the graph that is made beside the index.
     shadow: ShadowState,
     /// Rows added and deleted so far; a replaced row is both.
     added: u64,
@@ -133,8 +133,8 @@ impl<'w, W: PagesMut> Change<'w, W> {
     }
 
     /// Whether `rows` rows can be inserted only while no other writer changes the index: they train
-    /// its model, or what an earlier training left is to be given up first. For a host that lets
-    /// several writers insert rows at the same time
+    /// its model, or an unfinished training must be given up first. For a host that lets several
+    /// writers insert rows at the same time
     /// ([`PagesMut::is_shared`](crate::page::PagesMut::is_shared)).
     pub fn must_be_alone(&self, rows: usize) -> bool {
         training::trains_at_once(&self.graph, rows) || self.graph.meta().change.making == Making::Alone
@@ -180,7 +180,8 @@ impl<'w, W: PagesMut> Change<'w, W> {
         self.add_by(ids, vectors, columns, progress, add::in_order)
     }
 
-    /// Adds rows: those that train the model here, others with `write`.
+    /// Adds rows. If they train the model, it rebuilds the index here; if not, `write` inserts
+    /// them.
     fn add_by<I: RowId>(
         &mut self,
         ids: &[I],
@@ -246,13 +247,13 @@ impl<'w, W: PagesMut> Change<'w, W> {
         self.mark = Some(mark);
     }
 
-    /// Rows there are once it is committed.
+    /// The number of rows after the commit.
     fn rows(&self) -> u64 {
         // Rows that the host owns are counted by each step, and never here.
         (self.graph.meta().rows + self.added).saturating_sub(self.deleted)
     }
 
-    /// The last step: counts the rows and names the commit. The host's commit comes next. Where the
+    /// The last step: counts the rows and names the commit. The host's commit comes next. If the
     /// host owns the rows, each step has counted them, and this does nothing.
     ///
     /// # Errors

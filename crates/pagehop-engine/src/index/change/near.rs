@@ -17,8 +17,8 @@ use crate::page::node::{FLAGS_FREE, FLAGS_LIVE, Link, NodeHeader, with_node};
 use crate::quantize::codes::Codes;
 use crate::quantize::own::OwnCode;
 
-/// Nearest nodes whose code is compared with a row's: the distance of an equal node is not exactly
-/// 0.
+/// Nearest nodes that are tested for equality with a row. The computed distance of an equal node
+/// may differ from 0, so it may not be the first.
 const EQUALS_TRIED: usize = 8;
 /// Largest number of edges of a node to its duplicates, beside its anchors: to its anchor parent,
 /// and to its own children.
@@ -52,7 +52,7 @@ impl NearNodes {
         self.places.get(&node).copied()
     }
 
-    /// Adds a node that `other` has at a position.
+    /// Adds the node at a position of `other`.
     fn push_from(&mut self, other: &Self, at: usize) {
         self.places.insert(other.nodes[at].0, self.nodes.len());
         self.nodes.push(other.nodes[at]);
@@ -67,7 +67,7 @@ impl NearNodes {
         self.nodes.len() - 1
     }
 
-    /// Whether a node is there and is live.
+    /// Whether the set has this node, and the node is live.
     pub(crate) fn lives(&self, node: NodeId) -> bool {
         self.position(node).is_some_and(|at| self.nodes[at].1.flags == FLAGS_LIVE)
     }
@@ -100,10 +100,10 @@ impl NearNodes {
         kept
     }
 
-    /// The keys without duplicates: of live nodes with equal codes only the first, since an edge to
-    /// another would lead to the same place. Of duplicates of the node itself [`DUPLICATES_NEAR`]
-    /// stay. A dead node does not displace a live one: a row that was deleted and added again has
-    /// the same code.
+    /// The keys without duplicates: only the first of several live nodes with equal codes, since an
+    /// edge to another would lead to the same place. [`DUPLICATES_NEAR`] duplicates of the node
+    /// itself stay. A dead node does not displace a live one: a row that was deleted and added
+    /// again has the same code.
     fn without_duplicates(&self) -> Cow<'_, [u64]> {
         let is_same = |a: &u64, b: &u64| {
             let is_as_far = key_distance(*a).to_bits() == key_distance(*b).to_bits();

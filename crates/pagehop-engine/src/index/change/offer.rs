@@ -1,10 +1,10 @@
 //! Whether a full node takes an edge to a new row, decided by its own page alone.
 //!
 //! Reading every neighbor of a node takes about twenty pages for one edge. But the page has a code
-//! of each neighbor, which estimates its distance from the new row and from the node; for neighbors
-//! that the walk visited the distances are known better. That decides 14 offers of 15: a neighbor
-//! covers the new row, or the new row covers a neighbor, in the sense of robust prune. For the
-//! others the neighbors are read. To replace the farthest neighbor instead lowers recall
+//! of each neighbor, which estimates its distance from the new row and from the node; the distances
+//! of neighbors that the walk visited are known more exactly. These decide 14 offers of 15: a
+//! neighbor covers the new row, or the new row covers a neighbor, in the sense of robust prune. For
+//! the others the neighbors are read. To replace the farthest neighbor instead lowers recall
 //! (`docs/decisions/0014-many-writers.md`).
 
 use super::encode::{Target, unknown_centroid};
@@ -20,19 +20,19 @@ use crate::page::PagesMut;
 use crate::page::node::Link;
 use crate::quantize::estimate::DEGREE_MAX;
 
-/// By how much a neighbor must cover a row to decide before the neighbors that the row covers. A
-/// factor of squared distances: on real text and token embeddings 1.1 and 1.2 lose no recall, 1.0
-/// a little.
+/// A neighbor declines the row if it covers it by this factor (squared distances). It is tested
+/// before the neighbors that the row covers. On real text and token embeddings 1.1 and 1.2 lose no
+/// recall, 1.0 a little.
 const CLEARLY_SQ: f32 = 1.1;
 
-/// What becomes of an offer.
+/// The decision about an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// A neighbor covers the row.
     Declined,
     /// The row takes the place of a neighbor that it covers.
     Replaces(usize),
-    /// The page does not decide it.
+    /// The page of the node is not enough to decide.
     Unclear,
 }
 
@@ -44,7 +44,7 @@ struct Neighbor {
     is_anchor: bool,
 }
 
-/// Decides on offers. It has buffers only.
+/// Decides on offers. Holds only buffers, which it uses again.
 #[derive(Default)]
 pub(super) struct Offers {
     probe: Probe,
@@ -84,8 +84,8 @@ impl Offers {
     }
 
     /// The neighbors of the node at `at` in `explorer.near()`, in the order of its edges, with
-    /// their distances from the node and from the row at `row`, and the edges as they were seen.
-    /// `None` if an edge is known to be stale.
+    /// their distances from the node and from the row at `row`, and its edges at that time. `None`
+    /// if an edge is known to be stale.
     fn neighbors<W: PagesMut>(
         &mut self,
         steps: &Steps<'_, W>,
@@ -150,10 +150,10 @@ fn covers(neighbor_from_node: f32, neighbor_from_row: f32, from_node: f32, facto
 }
 
 /// Robust prune of one node too many, as far as it concerns the new row, at distance `from_node`:
-/// it drops the row if a neighbor clearly covers it; or else the farthest neighbor that the row
-/// covers, except anchors; or else the row, if a neighbor covers it at all. Without the first of
-/// the three, half of the full nodes take the row in place of a neighbor, and half of those though
-/// another neighbor leads to it (`docs/decisions/0014-many-writers.md`).
+/// it drops the row if a neighbor covers it by [`CLEARLY_SQ`]; if not, the farthest neighbor that
+/// the row covers, except anchors; if there is none, the row, if a neighbor covers it at all.
+/// Without the first rule, half of the full nodes take the row in place of a neighbor, half of
+/// these although another neighbor leads to it (`docs/decisions/0014-many-writers.md`).
 fn judge(neighbors: &[Neighbor], from_node: f32, alpha_sq: f32) -> Verdict {
     let is_row_covered =
         |factor_sq: f32| neighbors.iter().any(|n| covers(n.from_node, n.from_row, from_node, factor_sq));

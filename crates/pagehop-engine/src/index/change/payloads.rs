@@ -1,4 +1,4 @@
-//! The pages of payloads: how a payload comes on one, and how its place becomes free.
+//! The pages of payloads: how a payload is placed on one, and how its place becomes free.
 //!
 //! A payload belongs to one node. It is written before its node, and goes when the slot of the node
 //! becomes free. When the model is trained again, the payloads of live rows stay where they are and
@@ -84,8 +84,8 @@ fn page_with_room<W: PagesMut>(steps: &mut Steps<'_, W>, bytes: usize) -> Result
     Ok(page)
 }
 
-/// Takes the first page off the list, whose room was too small for a payload: pages behind it
-/// have their turn. It comes back when a payload on it is freed.
+/// Takes the first page off the list, which had too little room for a payload, so that the next
+/// pages are tried. It comes back when a payload on it is freed.
 fn pass_first_page<W: PagesMut>(steps: &mut Steps<'_, W>) -> Result<(), Error> {
     let first = PageId(steps.meta().change.payload_head);
     if first.0 == 0 {
@@ -146,8 +146,8 @@ pub(super) fn free<W: PagesMut>(steps: &mut Steps<'_, W>, place: u64) -> Result<
     })
 }
 
-/// Frees the payloads of the dead nodes on a page of a retired graph. Those of the others
-/// belong to the graph that followed.
+/// Frees the payloads of the dead nodes on a page of a retired graph. Payloads of live nodes belong
+/// to the new graph.
 pub(super) fn free_of_dead<W: PagesMut>(steps: &mut Steps<'_, W>, page: PageId) -> Result<(), Error> {
     if !steps.meta().has_places() {
         return Ok(());

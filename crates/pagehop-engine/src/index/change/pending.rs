@@ -11,7 +11,7 @@ use crate::page::node::FLAGS_LIVE;
 use crate::page::pending_list::{self, Pending};
 use crate::page::{PageId, PagesMut};
 
-/// The pending list, as a change knows it.
+/// The pending list during a change.
 pub(super) struct PendingRows {
     /// The entries when the change began; `None` if there were none, or when vacuum has freed pages
     /// of the list.
@@ -32,7 +32,7 @@ impl PendingRows {
         self.map.as_ref().map_or_else(Vec::new, |map| map.of(node, held))
     }
 
-    /// Takes dead row ids out of the list; returns how many.
+    /// Removes dead row ids from the list; returns how many.
     pub(super) fn drop_dead<W: PagesMut>(
         &mut self,
         steps: &mut Steps<'_, W>,
@@ -48,7 +48,7 @@ impl PendingRows {
         Ok(removed)
     }
 
-    /// Takes row ids that their nodes have by now off one page of the list: the page after
+    /// Removes row ids that their nodes now have from one page of the list: the page after
     /// `before`, or the first. Returns the page; `None` at the end of the list.
     pub(super) fn settle<W: PagesMut>(
         &mut self,
@@ -56,8 +56,8 @@ impl PendingRows {
         before: Option<PageId>,
     ) -> Result<Option<PageId>, Error> {
         let pages = pending_pages(steps)?;
-        // New pages come before the first only. If `before` is not in the list, the list is a new
-        // one, and no node has taken anything from it yet.
+        // New pages are only added before the first. If `before` is not in the list, the list is a
+        // new one, and no node has taken anything from it yet.
         let next = match before {
             None => Some(0),
             Some(before) => pages.iter().position(|(page, _)| *page == before).map(|at| at + 1),

@@ -31,7 +31,7 @@ fn trees<W: PagesMut>(graph: &Graph<'_, W>) -> Vec<Tree> {
     (0..graph.columns().roots.len()).map(|column| graph.columns().tree(graph.meta(), column)).collect()
 }
 
-/// The values of the postings of a row in a tree, and what they say of tags.
+/// The values and tags of the postings of a row in a tree.
 fn keys_in<W: PagesMut>(
     graph: &Graph<'_, W>,
     tree: &Tree,
@@ -48,7 +48,7 @@ fn keys_in<W: PagesMut>(
     tags.into_iter().map(|tag| (tag.tag, Some(tag))).collect()
 }
 
-/// The tags of a node that its `values` do not say.
+/// The tags of a node that its `values` do not have.
 pub(super) fn sets_of<W: PagesMut>(graph: &Graph<'_, W>, node: NodeId, values: &[u8]) -> Result<TagSets, Error> {
     let meta = graph.meta();
     if !meta.has_tags {
@@ -61,8 +61,8 @@ pub(super) fn sets_of<W: PagesMut>(graph: &Graph<'_, W>, node: NodeId, values: &
     read_tags(&mut graph.steps().reader(), meta.record_shape(), columns, (page, RowValues(values)))
 }
 
-/// [`sets_of`] of an index with chains, as far as the chains of the node go. No other
-/// writer writes postings in the time.
+/// [`sets_of`] of an index with chains, as far as the chains of the node go. No other writer may
+/// write postings during this call.
 fn chained_sets<W: PagesMut>(graph: &Graph<'_, W>, node: NodeId, values: RowValues<'_>) -> Result<TagSets, Error> {
     let centroid = graph.look(node, |_, header| header.centroid)?;
     let columns = &graph.columns().columns;
@@ -74,7 +74,7 @@ fn chained_sets<W: PagesMut>(graph: &Graph<'_, W>, node: NodeId, values: RowValu
         while at > 0 && tree.root.0 > 0 {
             let key = PostingKey::new(Some(at), centroid, node);
             let next = tree.next_tag(&graph.steps().reader(), key, (node, at))?;
-            // A tag counts once its own posting was found.
+            // A tag counts only if its own posting was found.
             set.extend(next.filter(|_| says_all(at)).map(|_| at));
             let next = next.unwrap_or(0);
             if next > 0 && (!says_all(next) || says_all(at) && next <= at) {
@@ -103,8 +103,8 @@ pub(super) fn postings<W: PagesMut>(graph: &Graph<'_, W>, node: NodeId, encoded:
     postings
 }
 
-/// The leaves of the first of `postings`, at most `most`, with room for them. Each is another
-/// one, so that one step can write to all.
+/// The leaves of the first of `postings`, at most `most`, with room for them. The leaves are
+/// distinct, so that one step can write to all.
 pub(super) fn leaves<W: PagesMut>(
     graph: &mut Graph<'_, W>,
     postings: &[TreePosting],
@@ -121,8 +121,8 @@ pub(super) fn leaves<W: PagesMut>(
     Ok(leaves)
 }
 
-/// Adds `postings` of a node that was written, in steps of up to three leaves. The last one
-/// says that they are complete.
+/// Adds `postings` of a node that was written, in steps of up to three leaves. The last step notes
+/// that they are complete.
 pub(super) fn post<W: PagesMut>(graph: &mut Graph<'_, W>, mut postings: &[TreePosting]) -> Result<(), Error> {
     while !postings.is_empty() {
         let leaves = leaves(graph, postings, STEP_PAGES - 1)?;
@@ -188,7 +188,7 @@ pub(super) fn unpost<W: PagesMut>(graph: &mut Graph<'_, W>, node: NodeId) -> Res
     Ok(())
 }
 
-/// What a node holds, as if its row was to be added again.
+/// The content of a node, as if its row were added again.
 pub(super) fn encoded<W: PagesMut>(graph: &Graph<'_, W>, node: NodeId) -> Result<EncodedRow, Error> {
     let (mut encoded, header) = graph.look(node, |found, header| {
         let (hi, lo, values) = (found.hi().to_vec(), found.lo().to_vec(), found.values().0.to_vec());

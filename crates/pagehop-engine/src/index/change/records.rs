@@ -72,8 +72,8 @@ pub(super) fn keep<W: PagesMut>(
     Ok(())
 }
 
-/// Whether the node `old` has this record. Then `values`, those of a row that may replace it,
-/// name it, too.
+/// Whether the node `old` has this record. If so, `values`, those of a row that may replace it, get
+/// the place of the record, too.
 pub(super) fn is_kept<W: PagesMut>(
     graph: &Graph<'_, W>,
     old: NodeId,
@@ -92,8 +92,8 @@ pub(super) fn is_kept<W: PagesMut>(
     }
 }
 
-/// Readies rows that the index is about to be trained with: the rows that they replace are
-/// dead, and their records have places. Returns how many rows are replaced.
+/// Prepares rows with which the index is about to be trained: marks the rows that they replace as
+/// dead, and writes their records. Returns how many rows are replaced.
 pub(super) fn keep_of_trained<W: PagesMut>(
     graph: &mut Graph<'_, W>,
     ids: &[u64],
@@ -118,9 +118,9 @@ pub(super) fn keep_of_trained<W: PagesMut>(
     Ok(replaced)
 }
 
-/// Makes `encoded`, which is what the node of a row holds but for its new tags, a row with
-/// these keys of columns, and with `payload`, if one is given. Returns whether anything
-/// changes. What stays of the record is copied: each node has its own.
+/// Makes `encoded`, which is what the node of a row holds but for its new tags, a row with these
+/// keys of columns, and with `payload`, if one is given. Returns whether anything changes. The rest
+/// of the record is copied: each node has a record of its own.
 pub(super) fn update<W: PagesMut>(
     graph: &mut Graph<'_, W>,
     encoded: &mut EncodedRow,

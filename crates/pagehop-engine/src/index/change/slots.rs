@@ -61,7 +61,7 @@ pub(super) fn nodes_tried(meta: &Meta, most: usize) -> usize {
     NEAREST_TRIED + more as usize
 }
 
-/// Slots that are free, and those that vacuum will free.
+/// The number of slots that are free, and of those that vacuum will free.
 fn spare_slots(meta: &Meta) -> u64 {
     u64::from(meta.change.free_slots).saturating_add(meta.change.dead_rows.min(meta.rows))
 }
@@ -91,7 +91,7 @@ pub(super) fn page_for<W: PagesMut>(steps: &mut Steps<'_, W>, near: &[NodeId]) -
     }
 }
 
-/// The node in the slot of `page` that is taken next.
+/// The node in the next free slot of `page`.
 pub(super) fn next_on<W: PagesMut>(
     steps: &Steps<'_, W>,
     page: PageId,
@@ -178,7 +178,7 @@ fn page_with_slot<W: PagesMut>(steps: &mut Steps<'_, W>, near: &[NodeId]) -> Res
 fn new_page<W: PagesMut>(steps: &mut Steps<'_, W>) -> Result<PageId, Error> {
     let page = steps.allocate(1)?;
     if u64::from(page.0 + 1) * steps.layout().nodes_per_page as u64 > u64::from(u32::MAX) {
-        return Err(Error::full("the index has as many nodes as ids can name"));
+        return Err(Error::full("the index is full: node ids have 32 bits"));
     }
     Ok(page)
 }

@@ -3,9 +3,9 @@
 //! A step changes at most four pages as one, and leaves an index that `check` accepts. The meta
 //! page is kept decoded here, as of the last step that changed it.
 //!
-//! What a node gets may have been decided on an earlier read of it, and another writer may change
-//! the node first. So the decision comes with what was [`Seen`]. The step compares the node with
-//! that, and reports a node that has changed instead of writing it.
+//! A decision about a node may be based on an earlier read of it, and another writer may change the
+//! node first. So the decision comes with what was [`Seen`]. The step compares the node with that,
+//! and reports a node that has changed instead of writing it.
 
 use super::graph_pages::{GraphPages, GraphReader};
 use crate::ids::NodeId;
@@ -15,7 +15,7 @@ use crate::page::node::{FLAGS_DEAD, FLAGS_LIVE, Link, NodeHeader, NodeMut, NodeR
 use crate::page::{self, ChangeStep, PageId, PagesMut, STEP_PAGES};
 use crate::{Error, IdKind};
 
-/// What a decision about the edges of a node was made on.
+/// The state of a node that a decision about its edges was based on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     generation: u8,
@@ -28,7 +28,7 @@ impl Seen {
         Self { generation: header.generation, flags: header.flags, links: node.links().collect() }
     }
 
-    /// Whether the node has the same edges still.
+    /// Whether the node still has the same edges.
     pub(super) fn is_still(&self, node: &NodeRef<'_>) -> bool {
         let header = node.header();
         header.generation == self.generation
@@ -40,14 +40,14 @@ impl Seen {
         &self.links
     }
 
-    /// Whether nodes may be anchored to it.
+    /// Whether the node may be an anchor parent.
     pub(super) fn can_be_parent(&self) -> bool {
         can_be_parent(self.flags)
     }
 }
 
-/// Whether nodes may be anchored to a node with these flags: it must itself have an anchor then. A
-/// dead node has one until it is unlinked.
+/// Whether nodes may be anchored to a node with these flags: for that it must itself have an
+/// anchor. A dead node has one until it is unlinked.
 pub(super) fn can_be_parent(flags: u8) -> bool {
     matches!(flags, FLAGS_LIVE | FLAGS_DEAD)
 }
@@ -69,7 +69,7 @@ pub(super) struct Steps<'w, W: PagesMut> {
     /// Changes of different nodes that wait for a step, and their pages.
     waiting: Vec<Waiting>,
     waiting_on: Vec<PageId>,
-    /// Nodes that had changed when their step came.
+    /// Nodes that another writer changed before their step.
     missed: Vec<NodeId>,
 }
 
@@ -138,12 +138,12 @@ impl<'w, W: PagesMut> Steps<'w, W> {
         &mut self.pages
     }
 
-    /// Whether it is a graph that is being made beside that of the index.
+    /// Whether this graph is made beside the graph of the index.
     pub(super) fn is_shadow(&self) -> bool {
         self.pages.root.0 != 0
     }
 
-    /// The host's pages, of all graphs.
+    /// The host's pages, for all graphs.
     pub(super) fn host_mut(&mut self) -> &mut W {
         self.pages.host
     }
@@ -202,9 +202,10 @@ impl<'w, W: PagesMut> Steps<'w, W> {
         })
     }
 
-    /// Changes a node, if it is as it was `seen`, in one step with others on at most four pages:
-    /// when a fifth page comes, or with [`Steps::make_waiting`]. Until then the node is as it was,
-    /// so changes of one node must not wait together, nor be decided from one another.
+    /// Changes a node later, if it still is as it was `seen`. Changes on up to four pages wait for
+    /// one step, which is made before a fifth page, or by [`Steps::make_waiting`]. Until then the
+    /// node is unchanged, so two changes of one node must not wait together, and no decision may
+    /// depend on a change that waits.
     pub(super) fn change_node_later(
         &mut self,
         node: NodeId,
@@ -223,8 +224,8 @@ impl<'w, W: PagesMut> Steps<'w, W> {
     }
 
     /// Makes the changes that wait, as one step. Returns the nodes of all changes since the last
-    /// call that were not made, because another writer had changed the node: what is to become of
-    /// them must be decided again.
+    /// call that were not made, because another writer had changed the node: these must be decided
+    /// again.
     pub(super) fn make_waiting(&mut self) -> Result<Vec<NodeId>, Error> {
         self.step_waiting()?;
         Ok(std::mem::take(&mut self.missed))

@@ -10,7 +10,7 @@ use crate::page::{PageId, PagesMut, Reader};
 
 /// Pages of a retired graph that one transaction of a file frees.
 const SWEPT_PAGES: usize = 1024;
-/// Pages of the graph of the index that are looked at for each page that is freed.
+/// Pages of the current graph that are examined for each page that is freed.
 const PASSED_PER_FREED: u32 = 8;
 
 /// Whether there is a retired graph that no reader can use.
@@ -42,7 +42,7 @@ pub(super) fn sweep_retired<W: PagesMut>(steps: &mut Steps<'_, W>) -> Result<(),
         let found = kind(&steps.reader().finish(page)?);
         let keeps = steps.meta().kept().is_some();
         let stays = match found {
-            // A page of nodes has a place on it, and takes it along.
+            // A page of nodes names places on this page, and is freed together with it.
             Some(PageKind::Vectors | PageKind::Empty) => keeps,
             Some(PageKind::Payload | PageKind::PayloadPart) => true,
             _ => false,
@@ -88,7 +88,7 @@ pub(super) fn sweep_beside<W: PagesMut>(steps: &mut Steps<'_, W>, most: usize) -
     // After a crash the last pages may be missing: see `State::node_pages`.
     let end = end.min(steps.page_count());
     let (mut at, mut freed) = (end, 0);
-    // Pages of the graph are passed by for less than others are freed.
+    // Examines at most [`PASSED_PER_FREED`] pages for each that it may free: examining costs less.
     let least = end.saturating_sub(most as u32 * PASSED_PER_FREED);
     while at > least.max(1) && freed < most {
         let page = PageId(at - 1);

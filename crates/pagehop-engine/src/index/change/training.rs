@@ -6,8 +6,8 @@
 //! reader can use them any more (`sweep.rs`).
 //!
 //! Where the host owns the rows, a row that is inserted waits for that only while the index is
-//! small, or rows that come with it are as many as are there. Otherwise it is left to the host's
-//! vacuum, beside insertions (`beside.rs`).
+//! small, or rows that come with it are as many as are there. If not, the host's vacuum trains the
+//! model, beside insertions (`beside.rs`).
 
 use std::collections::HashMap;
 
@@ -30,7 +30,7 @@ use crate::{AddReport, BuildOptions, EachChunk, Error, OnProgress, VectorSource}
 /// (`docs/decisions/0027-training-beside-insertions.md`).
 const SMALL_ROWS: u64 = 1024;
 const SMALL_COMPONENTS: u64 = 256 * 768;
-/// Many rows of one statement train an index that has up to this many: others wait for it.
+/// Many rows of one statement train an index of up to this many rows, while others wait.
 const LOADED_ROWS: u64 = 4096;
 /// Growth after which the model is trained again.
 const GROWTH: u64 = 8;
@@ -41,7 +41,7 @@ const FEW_ROWS: u64 = 64;
 /// A model that was trained on this many rows is kept.
 pub const TRAINED_ENOUGH: u64 = 16_384;
 
-/// Adds pages of a new graph at the end, while no other writer does.
+/// The destination of a new graph: pages at the end of the index, which no other writer appends to.
 struct NewPages<'p, W> {
     pages: &'p mut W,
     /// The number of the graph.
@@ -86,9 +86,9 @@ impl VectorSource for RowsInMemory {
     }
 }
 
-/// Whether to rebuild the index at once, with `more` rows in it. As long as pages are left of a
-/// training that did not end, it is left to others: an insertion whose time is limited would
-/// begin it again and again.
+/// Whether to rebuild the index at once, with `more` rows in it. `false` while pages of an
+/// unfinished training are left: an insertion whose time is limited would begin a training again
+/// and again.
 pub(super) fn trains_at_once<W: PagesMut>(graph: &Graph<'_, W>, more: usize) -> bool {
     let meta = graph.meta();
     let (rows, more_rows) = (meta.rows, more as u64);
@@ -109,7 +109,7 @@ pub(super) fn note_length<W: PagesMut>(graph: &mut Graph<'_, W>, vectors: &[f32]
     let meta = graph.meta();
     let Some(longest_sq) = meta.filled_sq() else { return Ok(()) };
     let norms_sq = vectors.chunks_exact(meta.dim).map(|row| pagehop_kernels::dot_f32(row, row));
-    // The squares of other kernels may differ in the last bits.
+    // Other kernels may compute squares that differ in the last bits.
     let beyond = norms_sq.fold(0.0, f32::max) * 1.000_01;
     if beyond <= longest_sq {
         return Ok(());
@@ -150,7 +150,7 @@ pub(super) fn rebuild<W: PagesMut>(
     let steps = graph.steps_mut();
     let is_hosted = steps.is_hosted();
     let Meta { metric, seed, id_kind, vectors: kept, .. } = *steps.meta();
-    // A host that owns the rows may be a process with one thread.
+    // A host that owns the rows may allow only one thread.
     let threads = usize::from(is_hosted);
     let options =
         BuildOptions { metric, id_kind, vectors: kept, memory_bytes: u64::MAX, threads, seed, calibrate: false };
@@ -171,8 +171,8 @@ pub(super) fn rebuild<W: PagesMut>(
     graph.reload()
 }
 
-/// Reads every live row that `replacing` does not name into `rows`. Returns how many it names,
-/// and the largest error of the vectors that were read.
+/// Reads every live row that `replacing` does not name into `rows`. Returns how many rows
+/// `replacing` names, and the largest error of the vectors that were read.
 fn read_rows<W: PagesMut>(
     graph: &Graph<'_, W>,
     pending: Option<&PendingMap>,
@@ -255,11 +255,12 @@ pub(super) fn begin_graph<W: PagesMut>(steps: &mut Steps<'_, W>, reserved: Optio
         number = meta.change.begin_graph(reserved);
         Ok(())
     })?;
-    number.ok_or_else(|| Error::busy("readers keep the pages of too many graphs that were replaced"))
+    number
+        .ok_or_else(|| Error::busy("open readers still use the pages of earlier graphs; close them and try again"))
 }
 
-/// Makes `meta` that of the graph that was `built`, and keeps what outlives training. Returns what
-/// it was.
+/// Makes `meta` the meta page of the graph that was `built`, and keeps the fields that outlive
+/// training. Returns the change state before.
 pub(super) fn replace(meta: &mut Meta, built: &Meta) -> ChangeState {
     let (before, rows, page_count) = (meta.change.clone(), meta.rows, meta.page_count);
     // Changes are counted from 0 again. The number of changes since a measurement stays the same.

@@ -25,7 +25,8 @@ use crate::ids::NodeId;
 use crate::page::node::{FLAGS_FREE, FLAGS_LIVE, Link, with_node};
 use crate::page::{PageId, PagesMut, Reader};
 
-/// Candidates of the walk to a dead node, and the most where nearly all candidates are dead.
+/// Candidates of the walk to a dead node, and their largest number if nearly all candidates are
+/// dead.
 const REPAIR_LIST: usize = 64;
 const REPAIR_LIST_MAX: usize = 4 * REPAIR_LIST;
 /// A node with fewer edges to live nodes gets edges to others, however far they are.
@@ -33,11 +34,10 @@ const EDGES_MIN: usize = 4;
 /// Replacements, nearest first, that are offered to each in-neighbor of a dead node.
 const REPLACEMENTS: usize = 12;
 
-/// Chooses the edges of every in-neighbor that is found again, gives the node's dependents
-/// other anchor parents, and marks it at its `place` in the list of dead nodes. The node keeps
-/// its own edges, because a search may be about to follow them. Returns the number of
-/// in-neighbors; `None` if the node stays, because other writers anchored nodes to it all the
-/// time.
+/// Chooses the edges of every in-neighbor that is found again, gives the node's dependents other
+/// anchor parents, and marks it at its `place` in the list of dead nodes. The node keeps its own
+/// edges, because a search may be about to follow them. Returns the number of in-neighbors; `None`
+/// if the node stays, because other writers kept anchoring nodes to it.
 pub(super) fn unlink<W: PagesMut>(
     graph: &mut Graph<'_, W>,
     node: NodeId,
@@ -65,8 +65,8 @@ pub(super) fn unlink<W: PagesMut>(
     Ok(leave(graph, node, dependents, parent, place)?.then_some(repaired))
 }
 
-/// Marks a node whose `settled` dependents have other anchor parents. Until then other writers
-/// may anchor new nodes to it, which get others, too. `false` if they do so all the time.
+/// Marks a node whose `settled` dependents have other anchor parents. Until then other writers may
+/// anchor new nodes to it, which also get other anchor parents. `false` if they keep doing so.
 fn leave<W: PagesMut>(
     graph: &mut Graph<'_, W>,
     node: NodeId,
@@ -100,8 +100,8 @@ fn has_few<W: PagesMut>(graph: &Graph<'_, W>, edges: EdgeCount) -> bool {
     edges.live < EDGES_MIN.min(room).min(others.try_into().unwrap_or(EDGES_MIN))
 }
 
-/// Those of `dependents` with too few edges to live nodes. Where most nodes die, walks miss
-/// many nodes that lose edges.
+/// The `dependents` with too few edges to live nodes. Where most nodes die, walks miss many nodes
+/// that lose edges.
 fn with_few<W: PagesMut>(graph: &Graph<'_, W>, dependents: &[NodeId]) -> Result<Vec<NodeId>, Error> {
     let mut poor = Vec::new();
     if graph.meta().change.dead_rows < graph.meta().rows {
@@ -126,8 +126,8 @@ fn with_few<W: PagesMut>(graph: &Graph<'_, W>, dependents: &[NodeId]) -> Result<
     Ok(poor)
 }
 
-/// Walks from a node until enough live nodes are visited, and gives it edges to these alone. It
-/// loses no more edges to dead nodes then, so this happens to it once, whatever it costs.
+/// Walks from a node until enough live nodes are visited, and gives it edges to these alone. After
+/// that it loses no more edges to dead nodes, so each node pays for this once.
 fn look_around<W: PagesMut>(graph: &mut Graph<'_, W>, node: NodeId) -> Result<(), Error> {
     let point = graph.point_of(node)?;
     graph.walk(&point, WalkExtent { everywhere: true, ..WalkExtent::of(REPAIR_LIST) })?;
@@ -138,8 +138,8 @@ fn look_around<W: PagesMut>(graph: &mut Graph<'_, W>, node: NodeId) -> Result<()
     Ok(())
 }
 
-/// Live neighbors of a dead node, in the order of the walk to it; where there are few, the
-/// nearest live nodes.
+/// Live neighbors of a dead node, in the order of the walk to it; if there are few, the nearest
+/// live nodes.
 fn replacements<W: PagesMut>(graph: &Graph<'_, W>, node: NodeId) -> Result<Vec<NodeId>, Error> {
     let (layout, mut reader) = (graph.steps().layout(), graph.steps().reader());
     let links: Vec<Link> = with_node(&layout, &reader, node, |found, _| found.links().collect())?;
@@ -193,9 +193,8 @@ fn in_neighbors<W: PagesMut>(
     Ok((live, parent))
 }
 
-/// Replaces a dead node where it is an entry point: by the nearest live node, or by any. If no
-/// row is left, the slot may be reused all the same: a search skips an entry point without a
-/// node.
+/// Replaces a dead node where it is an entry point: by the nearest live node, or by any. If no row
+/// is left, the slot may still be reused: a search skips an entry point without a node.
 fn replace_entries<W: PagesMut>(graph: &mut Graph<'_, W>, node: NodeId) -> Result<Option<NodeId>, Error> {
     if graph.entries().iter().all(|entry| entry.node != node) {
         return Ok(None);
@@ -206,7 +205,7 @@ fn replace_entries<W: PagesMut>(graph: &mut Graph<'_, W>, node: NodeId) -> Resul
         None => live_entry(graph)?.map_or_else(|| rows::any_row(graph.steps()), |entry| Ok(Some(entry)))?,
     };
     let Some(replacement) = replacement else { return Ok(None) };
-    // What is below the dead node is below the new entry point until it has other parents.
+    // The nodes below the dead node are below the new entry point until they have other parents.
     let target = graph.look(node, |found, _| encode::target(graph.meta(), graph.model(), node, found))?;
     if let Some(target) = target {
         anchors::anchor_or_below(graph, &[replacement], &target)?;

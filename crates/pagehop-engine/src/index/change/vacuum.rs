@@ -2,9 +2,8 @@
 //! their number.
 //!
 //! A dead node first leaves the edges that lead to it (`unlink.rs`), once no reader sees its row.
-//! Its slot becomes free in a later transaction, once no reader can be at it. Where a
-//! host has several writers at the same time, the edges, which are nearly all of the work, are
-//! changed beside them.
+//! Its slot becomes free in a later transaction, once no reader can be at it. If a host has several
+//! writers, edges are changed beside them, which is nearly all of the work.
 
 use super::{Change, dead, unlink};
 use crate::page::dead_list::Dead;
@@ -13,14 +12,14 @@ use crate::page::stack::StackHead;
 use crate::page::{PageId, PagesMut};
 use crate::{Error, OnProgress, Progress, VacuumReport};
 
-/// What is done with dead nodes.
+/// The part of the work on dead nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum VacuumPart {
-    /// They leave the graph, where that can be beside other writers.
+    /// Dead nodes leave the graph, if that is possible beside other writers.
     Unlink,
-    /// Slots of those that left the graph become free.
+    /// Slots of unlinked nodes become free.
     Free,
-    /// Both.
+    /// Both parts.
     All,
 }
 
@@ -144,9 +143,9 @@ impl<W: PagesMut> Change<'_, W> {
         Ok(())
     }
 
-    /// Whether a reader may still need what `commit` removed. Where the host decides which rows are
-    /// visible, a reader takes the row that is there now, with its own distance and id. Nothing has
-    /// to wait for such a reader.
+    /// Whether a reader may still need what `commit` removed. If the host decides which rows are
+    /// visible, a reader takes the row that is now in the slot, with its own distance and id.
+    /// Nothing needs to wait for such a reader.
     fn waits(&self, commit: u64, oldest: u64) -> bool {
         commit > oldest && !self.graph.steps().is_hosted()
     }

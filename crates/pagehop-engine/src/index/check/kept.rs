@@ -16,7 +16,7 @@ const ROUNDING: f32 = 1e-5;
 /// The places of vectors that pages of nodes name.
 #[derive(Default)]
 pub(crate) struct KeptCheck {
-    /// As numbers, and the page of nodes.
+    /// Ranges of places as numbers, with the page of nodes that names them.
     places: Vec<(Range<u64>, PageId)>,
 }
 

@@ -1,4 +1,4 @@
-//! The lists of nodes: dead ones, those that row ids wait for, and landmarks.
+//! Checks the lists of nodes: dead nodes, nodes with pending row ids, and landmarks.
 
 use std::collections::HashSet;
 

@@ -2,13 +2,13 @@
 //!
 //! Within each page: its kind, the headers of nodes, and own codes with the norm that the header
 //! says. Across pages: every edge leads to another node, and no node has two edges to the same
-//! node. If the target is still the row that the edge was made for, which generations tell, the
-//! edge has the code that follows from the target's own code. The map names every live node once,
-//! the dead list every dead node once, and the list of free slots every page that has one. Kept
-//! vectors lie in places of their own and are those that nodes have codes of, and each payload
-//! belongs to one node. A text id leads to its row, and no two rows have the same. A landmark whose
-//! node is still the same carries what an edge to it would. Then a walk from the entry points
-//! counts what a search can reach.
+//! node. If the generations of an edge and its target agree, the edge has the code that follows
+//! from the target's own code. The map names every live node once, the dead list every dead node
+//! once, and the list of free slots every page that has one. Each kept vector has a place of its
+//! own and is the one that its node's code was made from, and each payload belongs to one node. A
+//! text id leads to its row, and no two rows have the same. A landmark whose node is still the same
+//! carries what an edge to it would. Then a walk from the entry points counts what a search can
+//! reach.
 //!
 //! All of this holds after every step of a change, so a crash between two steps leaves a valid
 //! index. Only a payload is written before its node: that holds after every commit.

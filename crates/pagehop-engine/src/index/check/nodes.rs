@@ -1,4 +1,5 @@
-//! Nodes and their edges, and what is known of them by the row id map and the list of free slots.
+//! Checks nodes and their edges, and that the row id map and the list of free slots agree with
+//! them.
 
 use std::ops::ControlFlow;
 
@@ -17,13 +18,13 @@ use crate::quantize::own;
 use crate::row_ids::{IdKind, NODE_ROWS_MAX};
 use crate::{CheckReport, Error};
 
-/// Largest relative difference between two ways to add up the same numbers.
+/// Largest relative difference between two sums of the same numbers.
 const TOLERANCE: f32 = 1e-3;
 
 /// Nodes of a walk between two calls of the progress callback.
 const NODES_PER_LOOK: u64 = 1 << 16;
 
-/// Memory of what is known of a slot.
+/// Bytes of memory per slot.
 pub(super) const SLOT_BYTES: usize = size_of::<Slot>();
 
 /// The content of a slot, and what its in-neighbors must store about it.
@@ -34,9 +35,9 @@ pub(super) struct Slot {
     pub(super) flags: u8,
     pub(super) generation: u8,
     pub(super) centroid: u8,
-    /// Whether the map or the dead list names it.
+    /// Whether the map or the dead list names the node.
     pub(super) listed: bool,
-    /// Whether its row was added by an incomplete commit.
+    /// Whether the node's row was added by an incomplete commit.
     pub(super) pending: bool,
     /// The edges that are anchors, one bit each.
     pub(super) anchors: u64,
@@ -66,7 +67,7 @@ pub(super) struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    /// Of an index with `pages` pages, before its nodes are looked at.
+    /// A check of an index with `pages` pages, before its nodes are read.
     pub(super) fn new(state: &'a State, pages: u32) -> Self {
         let meta = &state.meta;
         let slots = pages as usize * meta.layout.nodes_per_page;
@@ -326,7 +327,7 @@ fn edge_matches(node: &NodeRef<'_>, at: usize, target: &Slot) -> Result<(), &'st
     Ok(())
 }
 
-/// Whether two ways to add up the same numbers agree, relative to `scale`.
+/// Whether two sums of the same numbers agree, relative to `scale`.
 pub(super) fn close(a: f32, b: f32, scale: f32) -> bool {
     (a - b).abs() <= TOLERANCE * scale.abs()
 }

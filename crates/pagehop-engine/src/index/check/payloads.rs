@@ -15,7 +15,7 @@ use crate::page::payload::{self, PayloadPlace};
 use crate::page::{PageId, Reader};
 use crate::{Error, IdKind};
 
-/// What was found of payloads.
+/// What was read of payloads.
 #[derive(Default)]
 struct PayloadCheck {
     /// Records on pages.

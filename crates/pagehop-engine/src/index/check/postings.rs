@@ -12,7 +12,8 @@ use crate::page::postings::{Posting, PostingKey};
 use crate::page::row_record::read_tags;
 use crate::page::{PageId, Reader};
 
-/// Adds up what a tree has of a node: in any order, and 0 for no posting.
+/// A hash of a tag. The postings of a node are compared by the sum of these, so their order does
+/// not matter. A node without postings has the sum 0.
 fn mixed(tag: Option<u64>) -> u64 {
     hash([u64::from(tag.is_none()), tag.unwrap_or(0)].into_iter())
 }
@@ -28,7 +29,7 @@ pub(super) fn check(
     let columns = &state.columns;
     let tree = columns.tree(check.meta, column);
     if tree.root.0 == 0 && check.slots.iter().all(|slot| slot.flags == FLAGS_FREE) {
-        // As long as there were no rows there are no trees.
+        // There are no trees before the first rows.
         return Ok(());
     }
     let is_of_tags = columns.columns[column].kind == ColumnKind::Tags;
@@ -60,8 +61,8 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Checks the postings on the leaves, and takes those of `tags` off what nodes have. Returns
-/// the ends of each leaf.
+/// Checks the postings on the leaves, and subtracts those of `tags` from what nodes must have.
+/// Returns the ends of each leaf.
 fn leaves(
     check: &mut Check<'_>,
     reader: &mut impl Reader,
@@ -109,7 +110,7 @@ fn leaves(
     Ok(ends)
 }
 
-/// What the tree of a column of tags must have of each node.
+/// The sum that the tree of a column of tags must have for each node.
 fn tags_of_nodes(
     check: &Check<'_>,
     reader: &mut impl Reader,
@@ -134,7 +135,7 @@ fn tags_of_nodes(
         for (node, values) in rows {
             let values = RowValues(&values);
             if check.meta.has_tag_chains() {
-                // Each posting has itself taken off, and the next one of its chain added.
+                // Each posting subtracts itself, and adds the next one of its chain.
                 tags[node] = mixed(values.key(column));
                 continue;
             }

@@ -128,8 +128,8 @@ fn sample_counts(rows: u64) -> (usize, usize) {
     (some, (ALL_SAMPLES_MAX - some).min((rows / ROWS_PER_MORE) as usize))
 }
 
-/// Memory of a calibration by rows of an index of `rows` rows, in bytes, about, without that of
-/// pages: the samples and their codes, and the model and the landmarks of the index.
+/// Estimated memory, in bytes, of a calibration by rows of an index of `rows` rows: the samples and
+/// their codes, and the model and the landmarks of the index. The memory of pages is not included.
 pub fn calibration_memory_bytes(rows: u64, dim: usize) -> u64 {
     let ((some, more), inner) = (sample_counts(rows), inner_dim(dim) as u64);
     let samples = (some + more) as u64 * (4 * dim as u64 + SAMPLE_BYTES) + some as u64 * 10 * inner;

@@ -6,17 +6,17 @@
 //! stored.
 //!
 //! If the longest search misses neighbors, it is repeated with a longer list and more slack. That
-//! is only needed for the samples that missed some: the others find no less. A few samples tell the
-//! hops, and are always searched for again. The last stage, which is for what is nearly out of
-//! reach, knows no hops. There the shortest list that reaches the recall is stored.
+//! is only needed for the samples that missed some: the others find no less. A few samples measure
+//! the hops, and are always searched for again. The last stage, for recalls that are nearly out of
+//! reach, measures no hops. It stores the shortest list that reaches the recall.
 //!
 //! Recalls far below 1 vary much between queries: to know 0.9 within 0.005 takes thousands of
 //! queries, whose exact answers would cost more than the build. So most samples are judged by
-//! self-agreement: what their own longest search found counts as the truth, together with what a
-//! search found that began at the neighbors of the row that the query was taken from. The first may
-//! end in another region; the second begins where the answer is. Both together miss little. How
-//! much, for each pair of settings, is measured on the samples with exact answers, and subtracted
-//! (double sampling, Neyman 1938).
+//! self-agreement: the rows that their own longest search found count as the truth, together with
+//! those of a search that began at the neighbors of the query's row. The first may end in another
+//! region; the second begins where the answer is. Both together miss little. How much, for each
+//! pair of settings, is measured on the samples with exact answers, and subtracted (double
+//! sampling, Neyman 1938).
 
 use std::ops::ControlFlow;
 
@@ -34,15 +34,15 @@ use crate::{Error, SearchOptions, Stats, threads};
 /// slacks that are tried. Those of the second begin with those of the first.
 const LADDER: [(usize, &[f32]); STAGES] =
     [(4, SLACKS.split_at(SLACKS.len() - 3).0), (16, &SLACKS), (LISTS_MAX, &[ANY])];
-/// Small ones matter under the inner product: its distances differ little, where rows are much
-/// shorter than the longest.
+/// Small slacks matter under the inner product: its distances differ little if rows are much
+/// shorter than the longest row.
 const SLACKS: [f32; 24] = [
     0.0, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.0275, 0.035, 0.0425, 0.05, 0.07, 0.1, 0.12, 0.14, 0.17, 0.2, 0.24,
     0.28, 0.34, 0.4, 0.56, 0.8, 1.2, ANY,
 ];
 /// The slack of a search that expands its whole list.
 const ANY: f32 = f32::INFINITY;
-/// Most samples that tell the hops of the second stage.
+/// Most samples that measure the hops of the second stage.
 const SAMPLES_FOR_HOPS: usize = 128;
 /// Largest number of stages.
 pub(crate) const STAGES: usize = 3;
@@ -80,7 +80,7 @@ struct Sought<'s> {
     outcome: Outcome,
 }
 
-/// What searches with each list and each slack of a stage would find.
+/// The result of searches with each list and each slack of a stage, derived from one search.
 #[derive(Default)]
 struct Outcome {
     /// Hops after which a search with each list, or with each slack, would end.
@@ -88,15 +88,15 @@ struct Outcome {
     with_slack: Vec<usize>,
     /// For each k, the hops after which each true neighbor was found, if these are known.
     true_ones: Vec<Vec<usize>>,
-    /// The same for the confirmed ones.
+    /// The same for the confirmed neighbors.
     own: Vec<Vec<usize>>,
 }
 
 /// The lists and slacks that one search compares.
 struct Stage<'a> {
-    /// Whether the next stage compares longer lists by their hops, too.
+    /// Whether the next stage also compares longer lists by their hops.
     is_first: bool,
-    /// The first samples, this many, are searched for to the end, and tell the hops.
+    /// Number of samples, the first ones, that are searched for to the end and measure the hops.
     timed: usize,
     ks: &'a [usize],
     lists: Vec<usize>,
@@ -137,7 +137,8 @@ impl<P: Pages> EffortMeasurement<'_, P> {
             if entries.iter().all(|entry| entry.settings.iter().all(Option::is_some)) {
                 break;
             }
-            // Searches of the last stage cost most, and take some of the exact answers.
+            // Searches of the last stage cost the most, so it uses only some of the samples with
+            // exact answers.
             if at > 0 {
                 all.truncate((samples.len() / 2).max(samples.len().min(SAMPLES_MIN)));
             }
@@ -251,8 +252,8 @@ fn distances(walk: &Walk) -> Vec<(f32, u64)> {
 }
 
 impl Sought<'_> {
-    /// Notes what the search that `walk` has ended found, together with one that begins at the
-    /// neighbors of the sample's row.
+    /// Adds the rows that the search of `walk` found, and those of a search that begins at the
+    /// neighbors of the sample's row, to the confirmed ones.
     fn confirm<R: Reader>(
         &mut self,
         state: &State,
@@ -342,7 +343,7 @@ impl Stage<'_> {
             let chosen = if self.timed > 0 {
                 let reaching: Vec<_> = reaching.collect();
                 let cheapest = reaching.iter().min_by(|a, b| a.1.hops.total_cmp(&b.1.hops)).copied();
-                // If it is the longest list, a longer one may be cheaper, and the next stage tells.
+                // If it is the longest list, a longer one may be cheaper: the next stage decides.
                 let is_open = |list: usize| self.is_first && list == self.lists.len() - 1;
                 cheapest.filter(|(list, _)| !is_open(*list)).and_then(|(_, cheapest)| {
                     reaching.into_iter().rfind(|(_, point)| point.hops <= cheapest.hops + HOPS_FOR_SLACK)
@@ -358,9 +359,9 @@ impl Stage<'_> {
         }
     }
 
-    /// The results of a list with each slack. More slack finds no less; where it seems to find
-    /// less, that is noise and is removed. So does the last stage as the one before, which had
-    /// found `least`.
+    /// The results of a list with each slack. More slack cannot find less: if it seems to, that is
+    /// noise and is removed. For the same reason the last stage finds at least `least`, the result
+    /// of the stage before.
     fn curve(&self, k: (usize, usize), list: usize, all: &[Sought<'_>], least: f32) -> Vec<Point> {
         let mut recall = if self.timed > 0 { 0.0 } else { least };
         let timed = &all[..self.timed];

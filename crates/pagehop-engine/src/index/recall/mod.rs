@@ -1,4 +1,12 @@
 //! Recall: measuring it, and finding the settings that reach a target.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `samples.rs` | queries whose exact answers are known |
+//! | `trace.rs` | the record of a search, and the results of shorter searches that follow from it |
+//! | `points.rs` | the results of one list with each slack |
+//! | `effort.rs` | the cheapest settings that reach each recall |
+//! | `calibrate.rs`, `audit.rs` | calibrations; audits |
 
 mod audit;
 pub(crate) mod calibrate;

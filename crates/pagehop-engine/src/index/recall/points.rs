@@ -1,4 +1,4 @@
-//! What was measured with one list and each slack, and the least slack that reaches a recall.
+//! The results of one list with each slack, and the least slack that reaches a recall.
 
 use crate::calibration::MISSED_MIN;
 
@@ -20,7 +20,7 @@ pub(super) struct Point {
 }
 
 impl Point {
-    /// What must be measured for a recall to be reached.
+    /// The recall that must be measured for `recall` to count as reached.
     fn target(&self, recall: f32) -> f32 {
         recall + (MARGIN * self.half_interval).min(MARGIN_MAX * (1.0 - recall))
     }

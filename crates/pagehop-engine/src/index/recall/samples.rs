@@ -39,7 +39,7 @@ pub(crate) fn choose<R: Reader>(
 ) -> Result<Vec<Sample>, Error> {
     let (meta, layout) = (&state.meta, &state.meta.layout);
     let slots = u64::from(pages.end.saturating_sub(pages.start)) * layout.nodes_per_page as u64;
-    // There is no more to choose from, and `count` may be a user's.
+    // `count` may come from a user, and there are no more slots to choose from.
     let count = count.min(slots as usize);
     let mut random = Random::new(meta.seed ^ seed, PURPOSE);
     let (mut samples, mut looked, mut point) = (Vec::new(), HashSet::new(), Vec::new());

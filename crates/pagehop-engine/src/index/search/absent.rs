@@ -62,7 +62,7 @@ impl Absent {
         Ok(())
     }
 
-    /// The neighbors of the absent node that are there, with estimates.
+    /// The neighbors of the absent node that exist, with estimates.
     pub(crate) fn neighbors(&self) -> &[(f32, NodeId)] {
         &self.substitutes
     }

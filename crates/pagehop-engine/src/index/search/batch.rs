@@ -1,4 +1,4 @@
-//! Many queries at once, on several threads, each of which answers several at once.
+//! Many queries at once: on several threads, and several at once on each thread.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,7 +11,7 @@ use crate::page::Pages;
 use crate::progress::OnProgress;
 use crate::{Error, Progress, SearchPlan, SearchResult, threads};
 
-/// Fewest queries per thread: to start a thread takes as long as a query or two.
+/// Fewest queries per thread: starting a thread takes as long as a query or two.
 const QUERIES_PER_THREAD: usize = 8;
 
 /// Queries, and how to search for each of them.

@@ -62,8 +62,8 @@ pub(crate) struct Bound {
     /// that scales the query to the rows.
     lengths: [f64; 2],
     scale: f64,
-    /// How far the vector that was encoded may be from the user's vector, because the model was
-    /// trained again.
+    /// Largest distance between the vector that was encoded and the user's vector; above 0 if the
+    /// model was trained again.
     recoded: f64,
 }
 
@@ -136,8 +136,8 @@ impl Bound {
     }
 
     /// The squared distance is `2 M^2 - 2 s <q, o>`, where `s` scales the query to the norm `M`.
-    /// `<q, o>` is off by what the errors of the two codes have in the direction of the other
-    /// vector. `half` is half a step of the row.
+    /// The error of `<q, o>` is that of each code in the direction of the other vector. `half` is
+    /// half a step of the row.
     fn inner_product(&self, distance_sq: f64, half: f64, row: f64) -> f64 {
         let [query, longest] = self.lengths;
         let likely = |half: f64| (HALF_STEPS * half).min(half * self.inner_dim_root) + 2.0 * NO_LENGTH;
@@ -156,9 +156,9 @@ pub(crate) fn code_error(step: f64, inner_dim: f64) -> f64 {
     HALF_STEP * step * inner_dim.sqrt() + NO_LENGTH
 }
 
-/// How much nearer or farther the code may be from the rounded query than its row from the query,
-/// if the code is at `distance` and the two errors together are at most `half` in a component and
-/// `code` in all.
+/// Largest difference between the distance of the code from the rounded query and that of its row
+/// from the query, if the code is at `distance` and the two errors together are at most `half` in a
+/// component and `code` in all.
 ///
 /// If the row is at distance `d`, then `distance^2 = d^2 + 2 d p + code^2`, where `p` is the
 /// component of the errors in the query's direction. The result also covers the difference of the

@@ -12,11 +12,11 @@
 //!               nearest candidate
 //! ```
 //!
-//! A cursor with a limit of memory that comes to it reads every page, in order (`sequential.rs`).
-//! One with a limit of reads ends there.
+//! A cursor that reaches its limit of memory reads every page, in order (`sequential.rs`). A cursor
+//! that reaches its limit of reads ends.
 //!
-//! With a filter, both phases find only rows that pass. Where it is cheaper to read the postings of
-//! all rows that may pass, these take the place of both (`cursor_postings.rs`).
+//! With a filter, both phases find only rows that pass. If it is cheaper to read the postings of
+//! all rows that may pass, the postings replace both (`cursor_postings.rs`).
 //!
 //! A row is returned once no unexpanded estimate is nearer than `1 + slack` times its distance, the
 //! rule that also ends a search. So rows come in order, except that a row with a bad estimate may
@@ -42,7 +42,7 @@ use crate::index::search::second_phase::{SecondPhase, next_k};
 use crate::index::search::sequential::Sequential;
 use crate::index::search::tags::Undecided;
 use crate::index::search::walk::{EVIDENCE_ROWS, Walk, list_capacity};
-use crate::index::search::{cursor_postings, cursor_sequential};
+use crate::index::search::{cursor_passes, cursor_postings};
 use crate::index::state::Newest;
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::{PageId, Pages, Reader};
@@ -100,7 +100,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
         })
     }
 
-    /// Starts a new search with the buffers of this cursor. It sees the rows that are there now.
+    /// Starts a new search with the buffers of this cursor. It sees the rows of the newest commit.
     ///
     /// # Errors
     ///
@@ -111,8 +111,8 @@ impl<'i, P: Pages> Cursor<'i, P> {
         self.restart(query, options)
     }
 
-    /// The first half of [`Cursor::rescan`]: looks at the rows that are there now.
-    /// [`Cursor::restart`] must follow.
+    /// The first half of [`Cursor::rescan`]: takes the newest state, whose rows the cursor then
+    /// sees. [`Cursor::restart`] must follow.
     ///
     /// # Errors
     ///
@@ -161,9 +161,9 @@ impl<'i, P: Pages> Cursor<'i, P> {
         self.parts.expected = rows.clamp(1, SEARCH_LIST_MAX);
     }
 
-    /// Says, between rows, that probably `rows` will be taken in all, more than were expected, with
-    /// the options for that many. They are searched for at once, before the next row. Where that
-    /// is so already, or no longer possible, it changes nothing.
+    /// Raises, between rows, the number of rows that will probably be taken in all to `rows`; the
+    /// options are those for that number. The cursor searches for all of them before the next row.
+    /// The call does nothing if the cursor searches for that many already, or no longer can.
     ///
     /// # Errors
     ///
@@ -185,8 +185,8 @@ impl<'i, P: Pages> Cursor<'i, P> {
         Ok(())
     }
 
-    /// Says, between rows, that more rows may be taken than can be searched for at once. From now
-    /// on only the slack of the options counts.
+    /// To be called between rows, if more rows may be taken than can be searched for at once. From
+    /// now on only the slack of the options counts.
     ///
     /// # Errors
     ///
@@ -203,16 +203,16 @@ impl<'i, P: Pages> Cursor<'i, P> {
         matches!(self.phase, Phase::First(_)) && self.parts.walk.nearest.is_full()
     }
 
-    /// Sets the memory that the buffers may take, about, for this search and those that follow.
-    /// Where they grow beyond it, all rows that were not returned come from scans of the index, in
-    /// order of distance. Each scan finds as many rows as there is room for.
+    /// Sets the approximate memory that the buffers may take, for this search and later ones. If
+    /// they grow beyond it, all rows that were not returned come from scans of the index, in order
+    /// of distance. Each scan finds as many rows as there is room for.
     pub fn limit_memory(&mut self, bytes: usize) {
         self.parts.memory_max = bytes;
     }
 
     /// Sets the number of reads of pages, as [`Cursor::page_reads`] counts them, after which this
-    /// search and those that follow end as if no row were left. It is looked at before each node,
-    /// leaf of postings and page, but not within the search for the first rows.
+    /// search and those that follow end as if no row were left. The limit is tested before each
+    /// node, leaf of postings and page, but not within the search for the first rows.
     pub fn limit_reads(&mut self, reads: u64) {
         self.parts.reads_max = reads;
     }
@@ -258,7 +258,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
                     self.phase = self.begin_sequential();
                 }
                 Phase::Sequential => {
-                    let row = cursor_sequential::next(&mut self.parts)?;
+                    let row = cursor_passes::next(&mut self.parts)?;
                     return Ok(row.map(|row| self.found(&row)));
                 }
                 Phase::Second => {
@@ -335,7 +335,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
         }
     }
 
-    /// Goes on with the walk for the rows of `k` nodes, or with postings, if that is too expensive.
+    /// Walks on for the rows of `k` nodes, or reads postings if that is too expensive.
     fn widen(&mut self, k: usize) -> Result<(), Error> {
         let CursorParts { state, reader, walk, met, options, stats, .. } = &mut self.parts;
         walk.widen(k, state, reader, options, met, stats)?;
@@ -364,7 +364,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
     }
 
     fn begin_sequential(&mut self) -> Phase {
-        cursor_sequential::begin(&mut self.parts);
+        cursor_passes::begin(&mut self.parts);
         Phase::Sequential
     }
 
@@ -390,7 +390,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
         self.parts.page_reads()
     }
 
-    /// The memory of what this search has seen, in bytes, about. Buffers may be larger.
+    /// Approximate bytes of the rows and candidates of this search. Buffers may be larger.
     pub fn memory_bytes(&self) -> usize {
         self.parts.memory_bytes()
     }
@@ -424,7 +424,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
         }
         walk.run(state, &mut parts.reader, options, met, &mut parts.stats)?;
         met.arrange();
-        // If there are too few rows, nodes without a visible row took the places of others. The
+        // If there are too few rows, nodes without a visible row took places in the list. The
         // second phase has no such limit.
         let enough = walk.nearest.found.len() as u64 >= state.meta.rows.min(parts.expected as u64);
         let is_over = walk.is_over();

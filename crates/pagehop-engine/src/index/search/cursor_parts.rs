@@ -1,4 +1,4 @@
-//! What the phases of a cursor work on: the rows that it has met, and its buffers.
+//! The state that the phases of a cursor share: the rows that it has visited, and its buffers.
 
 use std::sync::Arc;
 
@@ -23,29 +23,29 @@ pub(super) enum Phase {
     /// The walk has ended, and this many of its nearest rows were returned.
     First(usize),
     Second,
-    /// As the second phase, with candidates from postings.
+    /// The second phase, with candidates from postings.
     Postings,
     /// Every page is read.
     Sequential,
 }
 
-/// What the phases of a cursor share.
+/// The state that the phases of a cursor share.
 pub(super) struct CursorParts<'i, P: Pages + 'i> {
     pub(super) pages: &'i P,
     pub(super) state: Arc<State>,
     pub(super) reader: P::Reader<'i>,
-    /// As the caller gave them, and as they are for its filter.
+    /// The options as the caller gave them, and as they are for the filter.
     pub(super) asked: SearchOptions,
     pub(super) options: SearchOptions,
     /// The number of rows that the caller will probably take.
     pub(super) expected: usize,
-    /// Which rows to find; all if there is none.
+    /// The filter of the rows; `None` for all rows.
     pub(super) filter: Option<FilterPlan>,
     pub(super) walk: Walk,
     pub(super) met: Met,
     pub(super) second: SecondPhase,
     pub(super) sequential: Sequential,
-    /// Most bytes of the first phases.
+    /// Most bytes of the phases before the sequential one.
     pub(super) memory_max: usize,
     /// Most reads of pages, and whether the search has ended there.
     pub(super) reads_max: u64,
@@ -54,7 +54,7 @@ pub(super) struct CursorParts<'i, P: Pages + 'i> {
 }
 
 impl<'i, P: Pages> CursorParts<'i, P> {
-    /// Of a cursor that has met no row, whose `walk` knows the query.
+    /// The state of a cursor that has visited no row, whose `walk` has the query.
     pub(super) fn new(
         pages: &'i P,
         state: Arc<State>,
@@ -94,7 +94,7 @@ impl<'i, P: Pages> CursorParts<'i, P> {
         self.filter.as_ref().is_some_and(|filter| filter.runs.is_some())
     }
 
-    /// The memory of what the search has seen, in bytes, about.
+    /// Approximate memory of the rows and candidates of the search, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.walk.visited.len() * size_of::<NodeId>()
             + self.met.memory_bytes()
@@ -113,7 +113,7 @@ impl<'i, P: Pages> CursorParts<'i, P> {
         self.stats.hops + self.stats.pages_read
     }
 
-    /// Ends the search if it has come to its limit of reads.
+    /// Ends the search if it has reached its limit of reads.
     pub(super) fn ends_by_reads(&mut self) -> bool {
         self.is_cut |= self.page_reads() >= self.reads_max;
         self.is_cut

@@ -2,8 +2,8 @@
 //!
 //! The frontier has the best candidates by estimate, of the leaves that may have the nearest
 //! expected rows. When it is used up, or when more rows are taken than were expected, the postings
-//! are read again for several times as many. Until then rows are certain as far as no candidate
-//! that was not kept may be nearer.
+//! are read again for several times as many. Until then a row is certain only if no candidate that
+//! was not kept may be nearer.
 
 use std::cmp::Reverse;
 
@@ -33,14 +33,14 @@ const AHEAD: usize = 8;
 /// Bytes of a candidate that is gathered: its key in the list, then in the frontier, and the node
 /// and a control byte in the set of those that were seen.
 const CANDIDATE_BYTES: usize = 2 * size_of::<u64>() + size_of::<NodeId>() + 1;
-/// Bytes that may be gathered however little memory there is: some 3,000 candidates.
+/// Bytes that may be gathered even beyond the limit of memory: some 3,000 candidates.
 const GATHERED_BYTES_MIN: usize = 64 << 10;
 
-/// How the phase goes on.
+/// The outcome of gathering candidates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Gathering {
     More,
-    /// Candidates may take more memory than there is: every page has to be read instead.
+    /// Candidates may take more memory than the limit: every page must be read instead.
     NoRoom,
     /// No candidate is left.
     Over,
@@ -73,7 +73,7 @@ pub(super) fn cover_more<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<Gat
     Ok(Gathering::More)
 }
 
-/// Adds the nearest `keep` candidates, and more, that were not seen to the frontier.
+/// Adds the nearest `keep` candidates that were not seen to the frontier, and perhaps some more.
 fn gather<P: Pages>(parts: &mut CursorParts<'_, P>, keep: usize) -> Result<Gathering, Error> {
     let Some(filter) = &parts.filter else { return Ok(Gathering::More) };
     let keep = keep.max(2 * parts.second.covered);
@@ -100,7 +100,7 @@ fn gather<P: Pages>(parts: &mut CursorParts<'_, P>, keep: usize) -> Result<Gathe
     };
     let is_cut = list.is_cut();
     if is_cut && keep > most {
-        // There were more than was estimated.
+        // There were more candidates than was estimated.
         return Ok(Gathering::NoRoom);
     }
     let mut frontier = std::mem::take(&mut parts.second.frontier).into_vec();

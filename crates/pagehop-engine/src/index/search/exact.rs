@@ -147,7 +147,7 @@ pub(crate) fn scan<P: Pages>(
     let most = (total / PAGES_PER_THREAD).max(1);
     let parts = u64::min(threads::available(threads) as u64, most);
     let begin = |part: u64| range.start + (total * part / parts) as u32;
-    // Parts take about as long as one another.
+    // The parts take about the same time.
     let mut go_on = |done| progress(Progress { phase: "scan", done: total.min(done * parts), total });
     let queries = Queries::new(state, samples, bounds)?;
     let found = threads::each((0..parts).map(|part| begin(part)..begin(part + 1)), &mut go_on, |part, look| {
@@ -198,7 +198,7 @@ struct Block {
 }
 
 impl Queries {
-    /// The queries of `samples`, which have no rows then.
+    /// The queries of `samples`, whose rows are cleared.
     fn new(state: &State, samples: &mut [Sample], bounds: Bounds) -> Result<Self, Error> {
         let dim = state.meta.layout.inner_dim;
         let mut codes = Codes::with_capacity(dim, samples.len());

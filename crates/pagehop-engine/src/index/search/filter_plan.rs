@@ -35,11 +35,12 @@ const SLACK_POWER: f32 = 0.45;
 const ID_PAGES: f64 = 1.2;
 /// Estimated fill of a leaf.
 const LEAF_FILL: f64 = 0.85;
-/// Fewer leaves are all read: most of them are near, and rows of those that are left out would be
-/// missed. With 41 leaves it takes fewer pages to read all and to visit fewer nodes.
+/// From this number of leaves on, some are skipped. Fewer are all read: most of them are near, and
+/// rows of skipped leaves would be missed. With 41 leaves, reading all and visiting fewer nodes
+/// takes fewer pages.
 pub(crate) const LEAVES_WHOLE: usize = 48;
-/// Of more leaves of one value those of the cells near the query are read, about this many and this
-/// share. With a tenth of 150,000 rows 55 of 162, with a twentieth 42 of 80.
+/// Of more leaves of one value, a search reads this number and this share, those of the cells near
+/// the query. With a tenth of 150,000 rows it reads 55 of 162, with a twentieth 42 of 80.
 const LEAVES_NEAR: f64 = 24.0;
 const SHARE_NEAR: f64 = 0.25;
 /// Ranges of a column that are looked up to estimate the rows in all of them.
@@ -47,11 +48,7 @@ const RANGES_LOOKED_UP: usize = 32;
 /// Smallest share that is assumed.
 const SHARE_MIN: f64 = 1e-9;
 
-fn node_pages(k: usize) -> f64 {
-    NODE_PAGES * k.max(FEW_ROWS) as f64 / FEW_ROWS as f64
-}
-
-/// Where rows that may pass a filter are.
+/// A place that has rows which may pass a filter.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Run {
     /// Postings of a column, both ends included.
@@ -73,23 +70,23 @@ impl Run {
 /// [`Searcher::plan_filter`](crate::Searcher::plan_filter).
 #[derive(Clone, Debug)]
 pub struct FilterPlan {
-    /// The number of columns of its index: a guard against another index.
+    /// The number of columns of the filter's index: a guard against use with another index.
     pub(crate) columns: usize,
     pub(crate) test: Arc<Test>,
-    /// Runs that have every row that passes; none if it is not known where such rows are.
+    /// Runs that have every row that passes; `None` if such rows may be anywhere.
     pub(crate) runs: Option<Arc<Vec<Run>>>,
     /// Estimated pages of the runs.
     runs_pages: f64,
     /// Estimated rows in the runs; a search by them visits at most this many nodes.
     runs_rows: f64,
     pub(crate) share: f64,
-    /// Whether it takes a look at the tags of a row to know whether it passes: of any row, and of
-    /// one that is in the runs.
+    /// Whether the filter must read the tags of some rows to decide on them.
     pub(crate) needs_tags: bool,
+    /// The same for rows that are in the runs.
     pub(crate) needs_tags_in_runs: bool,
-    /// Whether a row may pass because it lacks a tag. Words say that of most rows, and seldom that
-    /// a row has the tag.
-    pub(crate) wants_lack: bool,
+    /// Whether a condition asks for the absence of a tag. The Bloom filter proves absence for most
+    /// rows, presence rarely.
+    pub(crate) has_negated_tag: bool,
 }
 
 impl FilterPlan {
@@ -102,17 +99,35 @@ impl FilterPlan {
     /// Whether searches for `k` rows read the postings of all rows that may pass. If not, they walk
     /// the graph.
     pub fn reads_postings(&self, k: usize) -> bool {
-        self.runs.is_some() && self.pages_by_runs(k) <= node_pages(k) * self.share.max(SHARE_MIN).powf(WALK_POWER)
+        let walk_pages = Self::walk_pages(Self::node_pages(k), self.share.max(SHARE_MIN));
+        self.runs.is_some() && self.pages_by_runs(k) <= walk_pages
     }
 
     /// Estimated pages that a search for `k` rows reads of the runs and of the nodes that they lead
     /// to.
     pub(crate) fn pages_by_runs(&self, k: usize) -> f64 {
-        self.runs_pages + node_pages(k).min(self.runs_rows)
+        self.runs_pages + Self::node_pages(k).min(self.runs_rows)
     }
 
-    /// Hops after which a walk for `k` rows gives up for the runs, if there are any. One that needs
-    /// somewhat more than was expected is nearly at its end.
+    /// Estimated pages of nodes that a search for `k` rows reads without a filter, and with
+    /// postings. For hosts that estimate costs before there is a plan.
+    pub fn node_pages(k: usize) -> f64 {
+        NODE_PAGES * k.max(FEW_ROWS) as f64 / FEW_ROWS as f64
+    }
+
+    /// Estimated pages of a walk that finds only rows that pass, if it reads `pages` without a
+    /// filter and `share` of the rows pass.
+    pub fn walk_pages(pages: f64, share: f64) -> f64 {
+        pages * share.powf(WALK_POWER)
+    }
+
+    /// Estimated leaves that a search reads if one value has postings in `leaves` of them.
+    pub fn leaves_read(leaves: f64) -> f64 {
+        if leaves < LEAVES_WHOLE as f64 { leaves } else { LEAVES_NEAR + SHARE_NEAR * leaves }
+    }
+
+    /// Hops after which a walk for `k` rows gives up for the runs, if there are any. A walk that
+    /// needs somewhat more hops than were estimated is nearly at its end.
     pub(crate) fn hops_max(&self, k: usize) -> usize {
         // Without runs the estimate is infinite.
         (2.0 * self.pages_by_runs(k)) as usize
@@ -124,7 +139,7 @@ impl FilterPlan {
         self.runs.iter().flat_map(|runs| runs.iter()).map(count).sum()
     }
 
-    /// The candidates that the runs have, at most `most`: those of leaves by an estimate.
+    /// The number of candidates that the runs have, at most `most`; rows of leaves are estimated.
     pub(crate) fn candidates(&self, most: usize) -> usize {
         most.min((self.runs_rows as usize).saturating_add(self.ids()))
     }
@@ -144,9 +159,9 @@ impl FilterPlan {
             None => (None, f64::INFINITY, 0.0),
         };
         let columns = state.columns.columns.len();
-        // A host that owns the rows looks at the tags itself.
+        // A host that owns the rows tests the tags itself.
         let needs_tags = test.needs_tags() && !state.meta.has_tag_chains();
-        let wants_lack = wants_lack(&test);
+        let has_negated_tag = has_negated_tag(&test);
         let is_undecided = |run: &Run| test.given(run.tag(state)) == Given::Tags;
         let needs_tags_in_runs = needs_tags && runs.iter().flat_map(|runs| runs.iter()).any(is_undecided);
         Ok(Self {
@@ -158,15 +173,15 @@ impl FilterPlan {
             share,
             needs_tags,
             needs_tags_in_runs,
-            wants_lack,
+            has_negated_tag,
         })
     }
 }
 
-fn wants_lack(test: &Test) -> bool {
+fn has_negated_tag(test: &Test) -> bool {
     match test {
         Test::Tags(test) => !test.is_in,
-        Test::And(parts) | Test::Or(parts) => parts.iter().any(wants_lack),
+        Test::And(parts) | Test::Or(parts) => parts.iter().any(has_negated_tag),
         _ => false,
     }
 }
@@ -241,10 +256,8 @@ impl<R: Reader> Planner<'_, R> {
         let leaf = tree.shape.capacity as f64 * LEAF_FILL;
         let postings = share * self.state.meta.rows as f64;
         // A run has at least the way to its leaf.
-        let mut pages = postings / leaf + runs.len() as f64;
-        if of_one_value && pages >= LEAVES_WHOLE as f64 {
-            pages = LEAVES_NEAR + SHARE_NEAR * pages;
-        }
+        let leaves = postings / leaf + runs.len() as f64;
+        let pages = if of_one_value { FilterPlan::leaves_read(leaves) } else { leaves };
         Costed { runs, pages, rows: postings }
     }
 

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A walk that costs more than the postings would, because rows that pass are far from the query,
-//! gives up for them. Where there are no postings to read, it gives up for a look at every row. So
+//! gives up, and the postings are read. If there are no postings to read, every row is read. So
 //! fewer than `k` rows come only if fewer pass.
 
 use std::ops::Range;
@@ -35,19 +35,20 @@ use crate::page::{PageId, Pages, Reader};
 use crate::row_ids::{RowId, check_kind};
 use crate::{Error, IdKind, SearchOptions, SearchResult, Stats};
 
-/// Candidates that are kept of those in postings, at least and for each row that is wanted.
+/// Candidates from postings that are kept: at least this number, and this number for each row that
+/// is searched for.
 pub(crate) const SHORTLIST_MIN: usize = 256;
 pub(crate) const SHORTLIST_PER_ROW: usize = 8;
-/// Pages that are prefetched by a look at every row.
+/// Pages that are prefetched while every row is read.
 const PAGES_AHEAD: u32 = 32;
 /// Share of the slack that a search by postings needs for the same recall: wrong estimates cost it
 /// rows, missing edges do not. `docs/decisions/0015-filters.md`.
 pub(crate) const SLACK_OF_POSTINGS: f32 = 0.58;
-/// The same if some leaves are skipped, whose rows are missed: for the same recall, one more node
-/// costs fewer pages than those leaves.
+/// Share of the slack if some leaves are skipped, whose rows are missed: for the same recall, one
+/// more node costs fewer pages than those leaves.
 pub(crate) const SLACK_OF_SOME: f32 = 0.8;
-/// How much farther than its estimate the last row may be before leaves are looked at again: dead
-/// rows, and rows without the tag, have postings that seem to pass.
+/// Ratio between the distance of the last row and its estimate above which more leaves are read:
+/// dead rows, and rows without the tag, have postings that seem to pass.
 const FARTHER: f32 = 1.2;
 
 impl<P: Pages> Index<P> {
@@ -114,7 +115,7 @@ impl<P: Pages> Searcher<'_, P> {
         let mut stats = Stats::default();
         let walks = options.filter(|_| !filter.reads_postings(k));
         let found = match walks {
-            Some(options) => self.walk_filtered(query, k, options, (filter, filter.wants_lack), &mut stats)?,
+            Some(options) => self.walk_filtered(query, k, options, (filter, filter.has_negated_tag), &mut stats)?,
             None => None,
         };
         let mut result = match found {
@@ -128,8 +129,8 @@ impl<P: Pages> Searcher<'_, P> {
     }
 
     /// The answer of a walk; `None` if it found too few rows or became too expensive. Rows that may
-    /// pass are kept until its end, unless it `looks_at_tags` on its way. If too many of them do
-    /// not pass, another walk looks.
+    /// pass are kept until its end, unless it `looks_at_tags` during the walk. If too many of them
+    /// do not pass, another walk does so.
     fn walk_filtered(
         &mut self,
         query: &[f32],
@@ -180,11 +181,11 @@ impl<P: Pages> Searcher<'_, P> {
 
     /// The answer of the postings, as of one commit.
     ///
-    /// Nodes have what every snapshot needs, but trees and the map are those of the newest commit.
+    /// Nodes are valid for every snapshot, but trees and the map are those of the newest commit.
     /// Only a split moves postings to other pages, and every split adds a page, which is counted
     /// before. An id leads to the newest node of its row alone, so no commit at all may become
-    /// visible while ids are looked up. If one does, all is read again; after as many pages as
-    /// there are, every row is looked at, which no commit disturbs.
+    /// visible while ids are looked up. If one does, all is read again. Once that has read as many
+    /// pages as there are, every row is read, which no commit disturbs.
     fn select(
         &mut self,
         query: &[f32],
@@ -216,7 +217,7 @@ impl<P: Pages> Searcher<'_, P> {
             };
             let found = search.run(query, options, runs.is_some());
             self.reader.release();
-            // Where the host owns the rows, the scan of a tree looks for splits itself.
+            // If the host owns the rows, the scan of a tree detects splits itself.
             let is_settled = state.meta.id_kind == IdKind::HostOwned
                 || self.pages.page_count() == page_count
                     && state.meta.page_count == page_count
@@ -265,16 +266,16 @@ fn numbered<P: Pages>(filter: &Filter, pages: &P, newest: &Newest) -> Result<Fil
     })
 }
 
-/// When a search by postings stops visiting nodes: as a walk does, whose list is as long.
+/// When a search by postings stops visiting nodes: when a walk with a list of this length would.
 #[derive(Clone, Copy)]
 struct Stop {
-    /// That of the caller.
+    /// The slack of the caller.
     slack: f32,
-    /// Nodes that pass.
+    /// Number of visited nodes that pass after which the search may stop.
     visits: usize,
 }
 
-/// A search among the rows that postings name, or among all.
+/// A search among the rows that postings name, or among all rows.
 struct Selection<'a, R: Reader> {
     state: &'a State,
     reader: &'a mut R,
@@ -282,14 +283,14 @@ struct Selection<'a, R: Reader> {
     filter: &'a FilterPlan,
     k: usize,
     stats: &'a mut Stats,
-    /// Whether it takes a look at the tags of a row to know whether it passes.
+    /// Whether the tags of some rows must be read to know whether they pass.
     needs_tags: bool,
     /// The pages that may hold nodes.
     node_pages: Range<u32>,
 }
 
 impl<R: Reader> Selection<'_, R> {
-    /// The nearest rows, by the postings or by a look at every row.
+    /// The nearest rows, by the postings or by reading every row.
     fn run(
         &mut self,
         query: &[f32],
@@ -329,8 +330,8 @@ impl<R: Reader> Selection<'_, R> {
         self.walk.nearest.keep_spare(rerank::spare(self.state));
     }
 
-    /// Visits the nearest `keep` candidates of the runs. Returns how many to look at and in which
-    /// leaves if that was not enough.
+    /// Visits the nearest `keep` candidates of the runs. If that was not enough, returns how many
+    /// candidates to keep and which leaves to read.
     fn of_runs(
         &mut self,
         keep: usize,
@@ -359,8 +360,8 @@ impl<R: Reader> Selection<'_, R> {
         })
     }
 
-    /// Visits candidates in order of estimate until none can be near enough. Returns whether that
-    /// was so before the last of them.
+    /// Visits candidates in order of estimate until none can be near enough. Returns whether it
+    /// stopped before the last of them.
     fn visit_in_order(&mut self, keys: &[u64], stop: Stop) -> Result<bool, Error> {
         let layout = self.state.meta.layout;
         let mut pages: Vec<PageId> = Vec::new();
@@ -417,7 +418,7 @@ impl<R: Reader> Selection<'_, R> {
         Ok(passes)
     }
 
-    /// Looks at every row.
+    /// Reads every row.
     fn every_row(&mut self) -> Result<(), Error> {
         let (layout, pages) = (self.state.meta.layout, self.node_pages.clone());
         for page in pages.clone() {

@@ -18,7 +18,7 @@ pub struct Found {
     pub(super) node: NodeId,
 }
 
-/// Where a row lies does not count.
+/// The node of a row does not count.
 impl PartialEq for Found {
     fn eq(&self, other: &Self) -> bool {
         (self.row_id, self.distance, self.error) == (other.row_id, other.distance, other.error)

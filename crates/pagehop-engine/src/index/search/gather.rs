@@ -21,20 +21,20 @@ const TRIES_MAX: usize = 1000;
 /// Leaves that are prefetched.
 const LEAVES_AHEAD: usize = 16;
 
-/// How much of the runs is read.
+/// The extent to which runs are read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GatherExtent {
-    /// The number of rows that are wanted.
+    /// The number of rows to find.
     pub(crate) k: usize,
     /// How far walls may be: see [`Walls::limit`]. Infinite: all leaves are read.
     pub(crate) width: f32,
-    /// The least squared distance that the farthest of the rows is taken to have.
+    /// A lower bound that is assumed for the squared distance of the farthest of these rows.
     pub(crate) reach_min: f32,
     /// No leaf is read once the search has read this many nodes and pages.
     pub(crate) reads_max: u64,
 }
 
-/// What was read of the runs.
+/// The part of the runs that was read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gathered {
     /// Leaves that were not read have rows of cells whose walls are beyond the reach of this
@@ -61,13 +61,13 @@ pub(crate) struct Gather<'a, R: Reader> {
 }
 
 impl<R: Reader> Gather<'_, R> {
-    /// Reads the leaves in the order of their walls until none that is left can be near enough, and
+    /// Reads the leaves in the order of their walls until no unread leaf can be near enough. Reads
     /// every leaf if fewer than `extent.k` rows pass. `keep` is for [`Shortlist::reset`].
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if pages contradict each other; [`Error::Busy`] if pages are split all
-    /// the time; any error of the reader.
+    /// [`Error::Corrupt`] if pages contradict each other; [`Error::Busy`] if pages keep being
+    /// split; any error of the reader.
     pub(crate) fn run(
         &mut self,
         keep: usize,
@@ -85,7 +85,8 @@ impl<R: Reader> Gather<'_, R> {
         Err(Error::busy("postings changed too often while they were read; try again"))
     }
 
-    /// `None` if a page was split at the same time, which is looked for if others may do that.
+    /// One pass over the runs. `None` if a page was split at the same time, which is only tested if
+    /// other writers may split pages.
     fn pass(
         &mut self,
         extent: GatherExtent,
@@ -141,7 +142,7 @@ impl<R: Reader> Gather<'_, R> {
     }
 
     /// Reads leaves, given with the distance of their walls and their parts, in this order. `None`
-    /// if a root that was a leaf is none any more.
+    /// if a root that was a leaf is an inner page now.
     fn read_in_order(
         &mut self,
         parts: &[Part],
@@ -175,12 +176,12 @@ impl<R: Reader> Gather<'_, R> {
         Ok(Some(Gathered { reach: None }))
     }
 
-    /// Offers the postings of a leaf that pass; `false` if it is the root, and no leaf any more.
+    /// Offers the postings of a leaf that pass. `false` if it is a root that is no leaf any more.
     fn read(&mut self, part: &Part, page: PageId, list: &mut Shortlist) -> Result<bool, Error> {
         let Part { column, tree, low, high } = part;
         let test = Some(&*self.filter.test).filter(|test| !test.needs_id());
         let passes = |leaf: &PostingLeaf<'_>, at| test.is_none_or(|test| test.passes(0, leaf.values(at)));
-        // Of other columns the test has the whole condition. A word of tags may pass without the
+        // The test has the whole condition on other columns. A word of tags may pass without the
         // tag.
         let is_of_tags = self.state.columns.columns[*column].kind == ColumnKind::Tags;
         let in_run = |leaf: &PostingLeaf<'_>, at| !is_of_tags || (*low..=*high).contains(&leaf.key(at, *column));

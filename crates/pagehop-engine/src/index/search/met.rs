@@ -1,5 +1,5 @@
-//! What the walk of a cursor saw besides its answer: rows to return later, and candidates to return
-//! to.
+//! Rows that a cursor visited and returns later, and candidates that it rejected and may need
+//! later.
 
 use crate::graph::{key, key_id};
 use crate::ids::NodeId;
@@ -73,7 +73,7 @@ impl Met {
         self.first = 0;
     }
 
-    /// Whether two rows are of one node: it has two, or it was visited twice.
+    /// Whether a node occurs twice: it has two rows, or it was visited twice.
     fn has_node_twice(&mut self) -> bool {
         self.nodes.clear();
         self.nodes.extend(self.rows.iter().map(|row| row.node));
@@ -81,7 +81,7 @@ impl Met {
         self.nodes.windows(2).any(|pair| pair[0] == pair[1])
     }
 
-    /// Forgets all of it, and keeps the buffers.
+    /// Clears all, and keeps the buffers.
     pub(crate) fn clear(&mut self) {
         self.rejected.clear();
         self.rows.clear();

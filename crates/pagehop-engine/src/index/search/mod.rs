@@ -1,12 +1,28 @@
 //! Searches: for the `k` nearest rows, for one row after the other, and for exact answers.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `visit.rs`, `found.rs`, `bound.rs` | one hop; a row that was found; the error bound of its distance |
+//! | `nearest.rs`, `met.rs`, `shortlist.rs` | the nearest rows so far; rows and candidates for later; the best of many candidates |
+//! | `observer.rs`, `absent.rs`, `only.rs` | parts of a walk: its observer; leaving out a node; finding only some rows |
+//! | `walk.rs` | best-first search, one page per hop |
+//! | `plan.rs`, `filter_plan.rs` | the options for an effort; walk or postings for a filter |
+//! | `walls.rs`, `gather.rs`, `tags.rs` | searches by postings: which leaves are near; candidates from leaves; tests of tags |
+//! | `rerank.rs`, `running.rs`, `searcher.rs` | exact distances of the last candidates; one search; searches of one thread |
+//! | `filtered.rs` | searches with a filter |
+//! | `together.rs`, `batch.rs` | several searches at once on a thread; many queries on several threads |
+//! | `cursor.rs`, `cursor_parts.rs` | a cursor; the state that its phases share |
+//! | `second_phase.rs`, `cursor_postings.rs` | the phase after the walk; the same with candidates from postings |
+//! | `sequential.rs`, `cursor_passes.rs` | the phase without room in memory: the rows of one pass over all pages; the passes |
+//! | `exact.rs` | exact answers, by a scan of every row |
 
 pub(crate) mod absent;
 pub(crate) mod batch;
 pub(crate) mod bound;
 pub(crate) mod cursor;
 mod cursor_parts;
+mod cursor_passes;
 mod cursor_postings;
-mod cursor_sequential;
 pub(crate) mod exact;
 pub(crate) mod filter_plan;
 pub(crate) mod filtered;

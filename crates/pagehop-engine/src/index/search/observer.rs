@@ -4,7 +4,7 @@ use crate::ids::NodeId;
 use crate::index::search::nearest::NearRow;
 use crate::index::search::visit::{Scored, Visited};
 
-/// Receives what a walk sees besides its answer.
+/// Receives the candidates and rows of a walk beside its answer.
 pub(crate) trait Observer {
     /// A candidate will be expanded next. `rank` is the number of better candidates among all seen
     /// so far. `farthest` is the distance of the row that ends the search, or infinity as long as
@@ -17,7 +17,8 @@ pub(crate) trait Observer {
     fn reject(&mut self, estimate: f32, node: NodeId);
 
     /// [`Observer::reject`] for the neighbors of a node that have a bit in `rejected`, the lowest
-    /// for the first. Nothing by default: an observer that uses rejected candidates has both.
+    /// for the first. Does nothing by default: an observer that uses rejected candidates implements
+    /// both.
     #[inline]
     fn reject_some(&mut self, _scored: &Scored<'_>, _rejected: u64) {}
 

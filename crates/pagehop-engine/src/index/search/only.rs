@@ -1,5 +1,5 @@
-//! Walks that may find only some rows. They look at the page neighbors of each node, too: the page
-//! was read, and most rows of a page are near each other.
+//! Walks that may find only some rows. They also test the page neighbors of each node: the page was
+//! read, and most rows of a page are near each other.
 
 use std::sync::Arc;
 
@@ -17,19 +17,19 @@ use crate::index::state::State;
 use crate::page::Reader;
 use crate::page::node::NodeRef;
 
-/// Which rows a walk may find.
+/// The rows that a walk may find.
 pub(crate) struct Only {
     pub(super) test: Arc<Test>,
-    /// Whether the walk takes a look at the tags of a row to know whether it passes.
+    /// Whether the walk reads the tags of a row to know whether it passes.
     needs_tags: bool,
     /// The walk ends after this many hops.
     pub(super) hops_max: usize,
-    /// Pages whose rows were looked at.
+    /// Pages whose rows were tested.
     pages: NodeSet,
 }
 
 impl Only {
-    /// Whether a walk of this many hops was ended.
+    /// Whether a walk must end after this number of hops.
     pub(crate) fn is_over(&self, hops: usize) -> bool {
         hops >= self.hops_max
     }
@@ -40,15 +40,14 @@ impl Only {
         Self { test, needs_tags, hops_max, pages: NodeSet::default() }
     }
 
-    /// Whether a row may pass, and the row, if only its tags can tell.
+    /// Whether a row may pass; and the row, if only its tags decide.
     pub(super) fn look(&self, row_id: u64, values: RowValues<'_>) -> (bool, Option<Undecided>) {
         let passes = self.test.passes(row_id, values);
         let is_open = passes && self.needs_tags;
         (passes, if is_open { Undecided::new(&self.test, row_id, values) } else { None })
     }
 
-    /// Looks for rows that may be found among the page neighbors of `node`, unless their page was
-    /// looked at before.
+    /// Tests the page neighbors of `node`, unless their page was tested before.
     pub(super) fn look_around<R: Reader>(
         &mut self,
         node: NodeId,

@@ -22,10 +22,10 @@ pub(crate) fn spare(state: &State) -> usize {
     if state.meta.kept().is_some() { SPARE_ROWS } else { 0 }
 }
 
-/// The `k` nearest of `found`, which codes have sorted, by the vectors that are kept; if none are,
-/// the first `k`. Equal distances are in order of row id. Reads the vectors of `k` rows, and of up
-/// to [`SPARE_ROWS`] more where codes cannot tell them apart: at most one page each, or as many as
-/// a vector takes. Adds these pages to `pages`.
+/// The `k` nearest of `found`, which codes have sorted, by the vectors that are kept; if no vectors
+/// are kept, the first `k`. Equal distances are in order of row id. Reads the vectors of `k` rows,
+/// and of up to [`SPARE_ROWS`] more if their codes are too close to decide: at most one page each,
+/// or as many as a vector takes. Adds these pages to `pages`.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! A search without a filter, from its query to its answer, turn by turn.
+//! A search without a filter, from its query to its answer, one turn at a time.
 
 use crate::index::search::observer::Unobserved;
 use crate::index::search::rerank;
@@ -26,7 +26,7 @@ pub(crate) struct Running {
     uses_estimate: bool,
     stats: Stats,
     pages_read: Vec<PageId>,
-    /// The query, if rows have vectors to compare it with.
+    /// The query, if rows have kept vectors to compare it with.
     query: Vec<f32>,
 }
 
@@ -53,7 +53,7 @@ impl Running {
             self.query.extend_from_slice(query);
         }
         self.capacity = list_capacity(k, options, state);
-        // If some candidates are dead, the k-th candidate says nothing about the k-th row.
+        // If some candidates are dead, the k-th candidate may be nearer than the k-th row.
         self.uses_estimate = state.meta.change.dead_rows == 0;
         self.enter(state, reader, options);
         Ok(())
@@ -101,8 +101,8 @@ impl Running {
         Ok(turn)
     }
 
-    /// Whether the walk that ended found as many rows as there are. If not, nodes without a visible
-    /// row took places in the list, and the next walk has a longer list.
+    /// Whether the walk that ended found enough rows. If not, nodes without a visible row took
+    /// places in the list, and the next walk has a longer list.
     fn is_enough(&mut self, state: &State) -> bool {
         self.pages_read.extend(self.walk.pages(&state.meta));
         let found = self.walk.nearest.found.len().min(self.k) as u64;
@@ -115,7 +115,8 @@ impl Running {
         false
     }
 
-    /// The answer of a search that ended. `missed` is the number of reads that it caused so far.
+    /// The answer of a search that ended. `missed` is the number of storage reads that the search
+    /// caused.
     ///
     /// # Errors
     ///
@@ -139,7 +140,7 @@ impl Running {
         Ok(SearchResult { hits, stats, snapshot: state.snapshot })
     }
 
-    /// Whether its buffers are small enough to be kept.
+    /// Whether the buffers are small enough to be kept.
     pub(crate) fn is_small(&self) -> bool {
         self.longest <= SPARE_LIST
     }

@@ -58,7 +58,7 @@ impl<P: Pages> Index<P> {
 
 impl<'i, P: Pages> Searcher<'i, P> {
     fn new(pages: &'i P, newest: &'i Newest) -> Self {
-        // Where the thread is ending, there is no spare walk any more.
+        // A thread that is ending has no spare buffers any more.
         let running = SPARE.try_with(Cell::take).ok().flatten();
         Self { pages, newest, state: newest.known(), reader: pages.reader(), running }
     }

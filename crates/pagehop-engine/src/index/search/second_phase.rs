@@ -40,7 +40,7 @@ pub(super) struct SecondPhase {
     pub(super) beyond: Option<u64>,
     /// Nodes to visit, if that many exist, before any row counts as certain.
     pub(super) visits_min: usize,
-    /// Candidates that were kept of those in postings, at least.
+    /// Number of candidates from postings that were kept, at least.
     pub(super) kept: usize,
     /// Whether unread leaves remain, and the number of rows that the read leaves were chosen for.
     pub(super) is_partial: bool,
@@ -52,17 +52,17 @@ pub(super) struct SecondPhase {
     /// Keys of distance and position in [`Met::rows`]: visited rows before which a nearer one may
     /// still come.
     pub(super) waiting: BinaryHeap<Reverse<u64>>,
-    /// The same for rows before which none may come. They are returned once there are enough of
-    /// them.
+    /// Keys of visited rows before which no nearer row may come. They are returned once there are
+    /// enough of them.
     certain: BinaryHeap<Reverse<u64>>,
-    /// How many of these are returned before the search continues.
+    /// Number of certain rows to return before the search continues.
     ready: usize,
     /// The number of rows returned in both phases.
     pub(super) out: usize,
 }
 
 impl SecondPhase {
-    /// Empties it, and keeps the buffers.
+    /// Clears the state, and keeps the buffers.
     pub(super) fn clear(&mut self) {
         self.frontier.clear();
         self.seen.clear();
@@ -72,7 +72,7 @@ impl SecondPhase {
         (self.ready, self.out) = (0, 0);
     }
 
-    /// Empties it but for the rows that were found and not returned.
+    /// Clears the state except the rows that were found and not returned.
     pub(super) fn reset(&mut self, met: &Met) {
         self.waiting.clear();
         self.certain.clear();

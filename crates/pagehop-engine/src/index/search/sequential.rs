@@ -1,5 +1,5 @@
-//! The last phase of a cursor that has come to its limit of memory: every page is read, in order
-//! (`cursor_sequential.rs`).
+//! The last phase of a cursor that has reached its limit of memory: every page is read, in order
+//! (`cursor_passes.rs`).
 //!
 //! A pass over the pages keeps the nearest rows of those that come after the pass before, as many
 //! as the memory has room for, and returns them in order of distance. Then the next pass begins. So
@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 use crate::index::search::met::Row;
 use crate::index::search::nearest::NearRow;
 
-/// Fewest rows that a pass keeps, however little memory there is.
+/// Fewest rows that a pass keeps, even beyond the limit of memory.
 const ROWS_MIN: usize = 1024;
 
 /// The rows of one pass.
@@ -25,12 +25,13 @@ pub(super) struct Sequential {
     after: Option<NearRow>,
     /// Most rows of a pass.
     most: usize,
-    /// Whether no row comes after those of this pass.
+    /// Whether this pass has all remaining rows.
     pub(super) is_last: bool,
 }
 
 impl Sequential {
-    /// Begins, with room for some rows in `bytes` of memory, after the rows of these ids.
+    /// Begins with an empty pass. A pass has room for rows in `bytes` of memory; rows with the ids
+    /// in `returned` were returned before.
     pub(super) fn begin(&mut self, bytes: usize, mut returned: Vec<u64>) {
         returned.sort_unstable();
         // While it is filled, twice as many rows are in memory.
@@ -38,7 +39,7 @@ impl Sequential {
         *self = Self { returned, most, ..Self::default() };
     }
 
-    /// The nearest row that is not returned yet, of those of this pass.
+    /// The nearest row of this pass that is not returned yet.
     pub(super) fn nearest(&self) -> Option<&Row> {
         self.rows.last()
     }
@@ -63,7 +64,7 @@ impl Sequential {
         }
     }
 
-    /// Leaves the nearest rows, and returns the last of them.
+    /// Keeps the nearest rows, and returns the last of them.
     fn cut(&mut self) -> NearRow {
         self.rows.select_nth_unstable_by(self.most - 1, |a, b| order(&a.near, &b.near));
         self.rows.truncate(self.most);

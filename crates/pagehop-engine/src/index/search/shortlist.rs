@@ -1,19 +1,19 @@
-//! The best of many candidates that come in no order.
+//! The best of many candidates that come in random order.
 
 use std::collections::BinaryHeap;
 
 /// Keys that an empty list has room for, at most, so that it need not grow each time.
 const KEPT_KEYS: usize = 4096;
 
-/// Keeps the `keep` smallest of all keys that are offered, and some more, in linear time: when
-/// twice as many have come, the larger half goes. A key that is offered twice counts twice.
+/// Keeps the `keep` smallest of all keys that are offered, and some more, in linear time: at twice
+/// that number, the larger half is dropped. A key that is offered twice counts twice.
 #[derive(Debug, Default)]
 pub(crate) struct Shortlist {
     keys: Vec<u64>,
     keep: usize,
     /// Keys from this one on are not among the smallest.
     bound: u64,
-    /// Whether some went.
+    /// Whether some keys were dropped.
     is_cut: bool,
     /// The `k` smallest, each once.
     nearest: BinaryHeap<u64>,
@@ -37,7 +37,7 @@ impl Shortlist {
         self.nearest.shrink_to(KEPT_KEYS);
     }
 
-    /// The memory of the keys, in bytes, about.
+    /// Approximate memory of the keys, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         (self.keys.len() + self.nearest.len()) * size_of::<u64>()
     }
@@ -85,7 +85,7 @@ impl Shortlist {
         &self.keys
     }
 
-    /// Whether there were keys that are not in the list.
+    /// Whether some offered keys are not in the list.
     pub(crate) fn is_cut(&self) -> bool {
         self.is_cut
     }

@@ -1,8 +1,8 @@
-//! Rows whose words say that they may pass a test of tags: a look at their tags decides.
+//! Rows whose words leave open whether they pass a test of tags: their tags decide.
 //!
-//! The tags are on another page than the node, so they are read last: by a walk of the rows that it
-//! ended with, by other searches of rows that would be among the nearest. A reader keeps the
-//! records of the rows that it sees from vacuum.
+//! The tags are on another page than the node, so they are read last: a walk reads those of the
+//! rows that it ended with, other searches those of rows that would be among the nearest. A reader
+//! keeps the records of the rows that it sees from vacuum.
 
 use crate::Error;
 use crate::columns::RowValues;
@@ -15,7 +15,7 @@ use crate::page::Reader;
 use crate::page::node::with_node;
 use crate::page::row_record::read_tags;
 
-/// Rows that a walk keeps at least beyond those that it looks for.
+/// Fewest rows that a walk keeps beyond those that it searches for.
 const SPARE_ROWS: usize = 8;
 
 /// A row whose tags decide whether it passes.
@@ -32,7 +32,7 @@ impl Undecided {
         (!test.surely_passes(row_id, values)).then(|| Self { row_id, values: values.0.to_vec() })
     }
 
-    /// Whether it passes. Counts the page of its tags.
+    /// Whether the row passes. Counts the page of its tags.
     ///
     /// # Errors
     ///
@@ -53,13 +53,13 @@ impl Undecided {
     }
 }
 
-/// Rows that a walk keeps beyond those that it looks for, in place of those that do not pass.
+/// Rows that a walk keeps beyond those that it searches for, in place of rows that do not pass.
 pub(crate) fn spare(filter: &FilterPlan, k: usize) -> usize {
     if filter.needs_tags { SPARE_ROWS + k / 2 } else { 0 }
 }
 
-/// Leaves the nearest `most` rows that pass in `found`, which has those that may pass. Returns
-/// whether there are as many, or no row was taken out.
+/// Keeps the nearest `most` rows that pass in `found`, which has those that may pass. Returns
+/// whether there are `most` of them, or no row was removed.
 ///
 /// # Errors
 ///

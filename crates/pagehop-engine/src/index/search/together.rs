@@ -4,8 +4,8 @@
 //! the same hops as it would take alone: its answer does not depend on the others, nor on the order
 //! in which pages arrive.
 //!
-//! In memory no search waits, and one after the other is answered. Each time that all of them wait,
-//! one more begins.
+//! If all pages are in memory, no search waits, and queries are answered one after the other. Each
+//! time that all searches wait, one more begins.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use crate::{Error, SearchOptions, SearchResult};
 
 /// Searches that begin before the newest state of the index is looked at again.
 const SEARCHES_PER_STATE: usize = 256;
-/// Fewest pages that a search reads ahead, if its options do not say less. All searches together
-/// keep the storage busy, so each needs few.
+/// Fewest pages that a search reads ahead, if its options do not give a smaller number. All
+/// searches together keep the storage busy, so each needs few.
 const BEAM_WIDTH_MIN: usize = 2;
 
 /// A query of a batch.
@@ -49,7 +49,7 @@ struct Seat<T> {
     search: Running,
     at: usize,
     place: Option<T>,
-    /// Reads that were given to the storage in its turns.
+    /// Storage reads that the turns of this search caused.
     missed: u64,
 }
 
@@ -113,7 +113,7 @@ where
             match self.turn(at, false)? {
                 Turn::Waits => at += 1,
                 Turn::Moved => (at, has_moved) = (at + 1, true),
-                // The last search took its seat.
+                // The last search moved to this seat.
                 Turn::Ended => has_moved = true,
             }
         }

@@ -79,13 +79,13 @@ impl Probe {
         self.estimator.prepare(meta.layout.edge, meta.query_digits, point, None);
     }
 
-    /// The estimated distance of each entry point. `coarse` has those of the centroids.
+    /// The estimated distance of each entry point. `coarse` has the distances of the centroids.
     pub(crate) fn entries<'a>(
         &self,
         coarse: &'a [f32],
         entries: &'a [Entry],
     ) -> impl Iterator<Item = f32> + use<'a> {
-        // Under the inner product, what is between a row and its centroid may be in its favor.
+        // Under the inner product, the part of a row beyond its centroid may increase the product.
         let weight = if self.estimator.is_filled() { 0.0 } else { 1.0 };
         coarse.iter().zip(entries).map(move |(estimate, entry)| estimate + weight * entry.from_centroid_sq)
     }
@@ -95,8 +95,8 @@ impl Probe {
         self.estimator.coarse(&model.coarse, coarse);
     }
 
-    /// Writes the landmarks nearest to the query to `nearest`, nearest first. None if the index has
-    /// none.
+    /// Writes the landmarks nearest to the query to `nearest`, nearest first. `nearest` stays empty
+    /// if the index has none.
     pub(crate) fn landmarks(&mut self, model: &Model, coarse: &[f32], nearest: &mut Vec<Start>) {
         model.landmarks.nearest(&mut self.estimator, &model.centroids, coarse, nearest);
     }

@@ -32,15 +32,15 @@ use crate::{Error, SearchOptions, Stats};
 use pagehop_kernels::{self as kernels, AT_MOST_VALUES};
 
 /// A search for fewer rows collects this many, and the farthest of them decides when it ends. The
-/// nearest row alone may be so near that the errors of estimates, which do not shrink with its
-/// distance, would decide.
+/// errors of estimates do not shrink with the distance. So if one very near row decided, the errors
+/// would.
 pub(crate) const EVIDENCE_ROWS: usize = 10;
-/// Hops that approach the query, without reading further ahead than one page. Landmarks are near it
+/// Hops that approach the query, with at most one page read ahead. Landmarks are near the query
 /// already: of the pages that are read ahead from the third hop on, one in a hundred is not used.
 const APPROACH_HOPS: usize = 2;
-/// Candidates whose pages are looked up ahead until one of them was not in memory, and whose bytes
-/// are prefetched into the CPU's caches. With the bytes of one a search takes 10 to 20% longer,
-/// with those of three as long as with two (`docs/decisions/0013-cost-of-a-hop.md`).
+/// Candidates whose pages are prefetched as long as all pages were in memory, and whose bytes are
+/// prefetched into the CPU's caches. With the bytes of one a search takes 10 to 20% longer, with
+/// those of three as long as with two (`docs/decisions/0013-cost-of-a-hop.md`).
 const WIDTH_IN_MEMORY: usize = 2;
 /// Pages that are read at the same time: this many, and one more for every two hops, up to the beam
 /// width. A candidate of the first hops is often displaced before its turn. With the full
@@ -77,24 +77,24 @@ pub(crate) struct Walk {
     pub(crate) only: Option<Only>,
     /// The reach before the last hop.
     within: f32,
-    /// Pages that the reader had missed when this search began.
+    /// Storage reads of the reader when this search began.
     missed_before: u64,
     /// Whether the entry points that may matter were offered.
     has_entries: bool,
-    /// Candidates that come in no order. A walk has no use for it, but keeps the buffer.
+    /// Candidates in random order. A walk does not use it, but keeps the buffer.
     pub(crate) shortlist: Shortlist,
     /// The walls around the query, for searches by postings, too.
     pub(crate) walls: Walls,
 }
 
-/// What a turn of a walk did.
+/// The outcome of a turn of a walk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Turn {
-    /// It went on.
+    /// The walk went on.
     Moved,
-    /// The page that it needs next is on its way.
+    /// The page that the walk needs next is being read.
     Waits,
-    /// It had ended before.
+    /// The walk had ended before.
     Ended,
 }
 
@@ -221,7 +221,7 @@ impl Walk {
         }
     }
 
-    /// Whether it has taken as many hops as it may.
+    /// Whether the walk has taken the largest number of hops that it may take.
     pub(crate) fn is_over(&self) -> bool {
         self.only.as_ref().is_some_and(|only| only.is_over(self.visited.len()))
     }
@@ -312,7 +312,7 @@ impl Walk {
     }
 
     /// Expands the nearest candidate that may lead to one of the `k` nearest. Returns whether there
-    /// may be another.
+    /// may be another such candidate.
     #[inline]
     fn hop<R: Reader>(
         &mut self,
@@ -340,9 +340,9 @@ impl Walk {
         let estimated = estimated.map(|estimate| estimate * ESTIMATE_MARGIN * (1.0 + options.slack));
         let reach = within.min(estimated.unwrap_or(f32::INFINITY));
         let width = match self.visited.len() {
-            // As long as the search approaches the query, its best candidates are soon displaced.
+            // While the search approaches the query, its best candidates are soon displaced.
             ..APPROACH_HOPS => 1,
-            // Where all pages are in memory, each look at a candidate is in vain.
+            // If all pages are in memory, prefetching more pages gains nothing.
             _ if reader.pages_missed() == self.missed_before => options.beam_width.min(WIDTH_IN_MEMORY),
             hops => options.beam_width.min(WIDTH_AT_FIRST + hops / 2),
         };
@@ -415,7 +415,7 @@ fn offer(
     observer.reject_some(scored, rejected);
     let candidate = |at| {
         let node = scored.node.neighbor(at);
-        // It is in the list with its own estimate.
+        // The entry point is in the list with its own estimate.
         (!offered.contains(&node)).then_some((scored.estimates[at], node))
     };
     list.insert_all(near, candidate, |estimate, node| observer.reject(estimate, node));

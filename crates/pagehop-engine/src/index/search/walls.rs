@@ -1,40 +1,43 @@
 //! Which leaves of postings may have rows near a query: those whose cells are near.
 //!
-//! A cell is what is nearer to one centroid than to all others. The query is in the cell of its
-//! nearest centroid, and a row of another cell is behind the wall between the two, which is at
+//! A cell is the region that is nearer to one centroid than to all others. The query is in the cell
+//! of its nearest centroid, and a row of another cell is behind the wall between the two, which is
+//! at
 //!
 //! ```text
 //! wall = (|query - other|^2 - |query - nearest|^2) / (2 |other - nearest|)
 //! ```
 //!
-//! from the query. If the rows that are wanted are at most `r` from the query, no cell behind
-//! farther walls has one. In `n` dimensions nearly all of the volume of a ball of radius `r` is
+//! from the query. If the nearest rows are at most `r` from the query, no cell behind a farther
+//! wall has one of them. In `n` dimensions nearly all of the volume of a ball of radius `r` is
 //! within about `r / sqrt(n)` of any plane through its center. So the cells behind walls up to
 //! `width * r / sqrt(n)` are enough, and `width` is like a quantile of the normal distribution. `n`
 //! is not the number of components, but that of the dimensions in which rows lie around the query.
-//! The distances of the nearest centroids tell it: the number of those within a distance grows with
-//! its `n`-th power.
+//! It is estimated from the distances of the nearest centroids: the number of those within a
+//! distance grows with its `n`-th power.
 //!
-//! `docs/decisions/0015-filters.md` has what was measured.
+//! The measurements are in `docs/decisions/0015-filters.md`.
 
 use super::visit::Probe;
 use crate::index::model::Model;
 use crate::page::leaf_ranges::LeafRange;
 
-/// The dimensions are told from the distances of the nearest centroid and of this one.
+/// The number of dimensions is estimated from the distances of the nearest centroid and of the one
+/// with this rank.
 const TELLING: usize = 16;
 /// Twice the natural logarithm of [`TELLING`].
 const GROWTH: f32 = 5.545;
 /// Largest quotient of the two squared distances.
 const QUOTIENT_MAX: f32 = 1e4;
-/// The width for a slack of 0, and what it grows by with the root of the slack.
+/// The width for a slack of 0, and its growth with the square root of the slack.
 const WIDTH: f32 = 0.67;
 const WIDTH_OF_ROOT: f32 = 1.75;
 
 /// The walls between a query and each cell. Reusable.
 #[derive(Debug, Default)]
 pub(crate) struct Walls {
-    /// For each cell the distance of its wall; 0 for that of the query, and below 0 for none.
+    /// For each cell the distance of its wall; 0 for the cell of the query, and below 0 for an
+    /// empty cell.
     distances: Vec<f32>,
     /// One divided by the dimensions around the query.
     spread: f32,
@@ -60,7 +63,7 @@ impl Walls {
         self.spread = spread(&mut self.sorted);
     }
 
-    /// The distance of the nearest wall behind which a leaf may have rows. Of several values each
+    /// The distance of the nearest wall behind which a leaf may have rows. A leaf of several values
     /// may have rows of every cell.
     pub(crate) fn of(&self, leaf: &LeafRange) -> f32 {
         let (low, high) = (leaf.low, leaf.high);
@@ -77,8 +80,8 @@ impl Walls {
         (0..level.len()).min_by(|a, b| self.of(&level[*a]).total_cmp(&self.of(&level[*b]))).unwrap_or(0)
     }
 
-    /// How far walls may be, if the rows that are wanted are at most at the squared distance
-    /// `reach`.
+    /// The largest distance of a wall that may matter, if the nearest rows are within the squared
+    /// distance `reach`.
     pub(crate) fn limit(&self, reach: f32, width: f32) -> f32 {
         // Infinity times 0 would be NaN.
         if width.is_finite() && reach.is_finite() { width * (reach * self.spread).sqrt() } else { f32::INFINITY }
@@ -86,14 +89,14 @@ impl Walls {
 }
 
 /// One divided by the dimensions in which the centroids lie around a point, from their squared
-/// distances; infinite if there are too few of them to tell.
+/// distances; infinite if there are too few centroids.
 fn spread(distances: &mut [f32]) -> f32 {
     if distances.len() < TELLING {
         return f32::INFINITY;
     }
     let (nearer, far, _) = distances.select_nth_unstable_by(TELLING - 1, f32::total_cmp);
     let near = nearer.iter().copied().fold(f32::INFINITY, f32::min);
-    // Also where both are 0.
+    // This also holds if both are 0.
     let quotient = (*far / near).min(QUOTIENT_MAX);
     // Nearly the logarithm, and the same on every CPU.
     let logarithm = (quotient - 1.0) / quotient.sqrt();

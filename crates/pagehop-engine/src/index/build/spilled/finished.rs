@@ -8,8 +8,8 @@
 //! for each guest     row, count, keys of two words each
 //! ```
 //!
-//! All are words of 32 bits. What a host brings back is tested: its rows are rows of the build, and
-//! where its partitions say.
+//! All are words of 32 bits. Bytes that a host brings back are tested: their rows are rows of the
+//! build, in the partitions that the build gave them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -24,7 +24,8 @@ use crate::quantize::codes::Codes;
 const VERSION: u32 = 1;
 const HEAD_WORDS: usize = 3;
 
-/// Tells builds apart whose partitions differ: a hash of all that they are made of.
+/// Identifies a build by a hash of the input of its partitions: if partitions differ, so do the
+/// keys.
 pub(super) struct Key(DefaultHasher);
 
 impl Key {
@@ -46,7 +47,7 @@ impl Key {
         }
     }
 
-    /// Of rows in these partitions.
+    /// The key of rows in these partitions.
     pub(super) fn finish(mut self, firsts: &[u32], partitions: &Partitions) -> u64 {
         (firsts, partitions.count, &partitions.home, &partitions.visited).hash(&mut self.0);
         self.0.finish()
@@ -59,7 +60,7 @@ pub(super) struct Finished {
 }
 
 impl Finished {
-    /// Without rows yet.
+    /// A partition without rows yet.
     pub(super) fn new(number: usize, own: usize, guests: usize) -> Self {
         Self { words: vec![number as u32, own as u32, guests as u32] }
     }
@@ -70,18 +71,18 @@ impl Finished {
         self.words.extend(edges);
     }
 
-    /// Adds a guest, behind all own rows: the edges that it is offered, by their lengths.
+    /// Adds a guest, after all own rows, with the keys of the edges that it is offered.
     pub(super) fn push_guest(&mut self, row: u32, keys: impl ExactSizeIterator<Item = u64>) {
         self.words.extend([row, keys.len() as u32]);
         self.words.extend(keys.flat_map(|key| [key as u32, (key >> 32) as u32]));
     }
 
-    /// What a host keeps.
+    /// The bytes that a host keeps.
     pub(super) fn bytes(&self) -> &[u8] {
         bytemuck::cast_slice(&self.words)
     }
 
-    /// What a host kept, if it can be partition `number`.
+    /// Reads bytes that a host kept. `None` if they cannot be those of partition `number`.
     pub(super) fn read(bytes: &[u8], number: usize, partitions: &Partitions, degree: usize) -> Option<Self> {
         if !bytes.len().is_multiple_of(4) {
             return None;
@@ -128,8 +129,8 @@ impl Finished {
         sent
     }
 
-    /// Passes each row to `take` with whether it is an own one, and its words, until that is false.
-    /// Whether it got to the end.
+    /// Passes each row to `take`, with whether it is an own row, and its words, until `take`
+    /// returns `false`. Returns whether all rows were passed.
     fn each(&self, take: &mut dyn FnMut(u32, bool, &[u32]) -> bool) -> bool {
         let Some((head, mut left)) = self.words.split_at_checked(HEAD_WORDS) else { return false };
         let mut own = head[1];

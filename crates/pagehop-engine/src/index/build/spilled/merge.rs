@@ -44,7 +44,7 @@ fn merge(graph: &Adjacency, partition: &Partition, places: &[u32], row: u32, off
         let place = places[*other as usize];
         key(codes.hi_distance(at, place as usize), place)
     }));
-    // Rows that are unknown here have numbers from the number of codes on. Nothing covers them.
+    // Rows outside the partition get numbers beyond the codes. None covers them.
     let mut strangers = Vec::new();
     for offer in offers {
         let place = match places[key_id(*offer) as usize] {
@@ -96,8 +96,7 @@ pub(super) fn add_pages(
         let rows: Vec<u32> = page.iter().map(|place| own[*place as usize]).collect();
         order.push(&rows);
     }
-    // Duplicates are beside those of the same row. There may be more of them than memory has room
-    // for to choose better.
+    // Duplicates of one row share pages. A better choice could take more memory than there is.
     let mut duplicates = partition.duplicates.clone();
     duplicates.sort_by_key(|row| (firsts[*row as usize], *row));
     duplicates.chunks(per_page).for_each(|page| order.push(page));

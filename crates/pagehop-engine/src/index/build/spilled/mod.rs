@@ -46,7 +46,7 @@ use route::{Partitions, Routing};
 /// Rows between two calls of the progress callback.
 const LOOK_ROWS: usize = 1 << 14;
 
-/// What partitions have in common.
+/// The state of a spilled build, which its partitions share.
 struct Spilled<'a> {
     plan: &'a Plan,
     scratch: &'a dyn Scratch,
@@ -56,7 +56,7 @@ struct Spilled<'a> {
     firsts: Vec<u32>,
     partitions: Partitions,
     files: Vec<RowFile>,
-    /// By which a host knows the finished partitions of a killed build of the same.
+    /// Identifies the build to a host that keeps finished partitions of a killed one.
     key: u64,
 }
 
@@ -149,7 +149,8 @@ impl Spilled<'_> {
         Ok((graph, letters))
     }
 
-    /// Connects partitions, then what connects them.
+    /// Connects each partition, merges the letters between them, and attaches rows that no search
+    /// would find.
     fn finish(mut self, job: &mut Job<'_>, encoded: EncodedRows) -> Result<(Connected, Box<dyn OwnCodes>), Error> {
         let (mut graph, letters) = self.connect(job, &encoded)?;
         let (total, count) = (self.firsts.len(), self.partitions.count);
@@ -176,7 +177,7 @@ impl Spilled<'_> {
         let entries: Vec<u32> = rows.entries.iter().map(|entry| entry.node).collect();
         job.before = 0;
         reach::attach_unreachable(&mut graph, &entries, |done| job.step_rows("reach", done))?;
-        // Edges are in the order of their use, which is about that of their lengths.
+        // Edges are sorted by usefulness, which is nearly the order of their lengths.
         let distance = |_: usize, _: usize, slot: usize| slot as f32;
         let anchors = anchors(&graph, &rows.entries, distance, |done| job.step_rows("anchor", done))?;
         let window_rows = plan.partition_bytes() as usize / Codes::row_bytes(inner_dim);

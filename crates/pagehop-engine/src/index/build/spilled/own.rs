@@ -10,7 +10,7 @@ use crate::index::build::write::OwnCodes;
 use crate::quantize::codes::Codes;
 use crate::quantize::own::OwnCode;
 
-/// Stands for a row whose code will be brought.
+/// Marks a row whose code is not read yet.
 const AWAITED: u32 = ABSENT - 1;
 
 /// Codes in the files of partitions. A file is gone when the next is read.
@@ -20,7 +20,7 @@ pub(super) struct SpilledCodes {
     pub(super) pages: Vec<Range<usize>>,
     /// Largest number of rows of a window.
     pub(super) window_rows: usize,
-    /// Those of the window.
+    /// The codes of the window.
     pub(super) codes: Codes,
     /// For each row, its place in the window.
     pub(super) places: Vec<u32>,

@@ -20,7 +20,7 @@ use crate::quantize::codes::Codes;
 /// first is one of them.
 pub(super) struct Partition {
     pub(super) rows: Vec<u32>,
-    /// How many are own rows.
+    /// Number of own rows, which come first.
     pub(super) own_count: usize,
     /// Codes without low planes.
     pub(super) codes: Codes,

@@ -32,7 +32,7 @@ const CACHE_BYTES_MAX: u64 = 16 << 20;
 const THREADS_SHARE: u64 = 8;
 const THREADS_MIN: u64 = 2;
 
-/// What fits.
+/// The sizes that fit in the memory of a build.
 pub(in crate::index::build) struct Plan {
     /// Largest number of rows of a partition, those of its neighbors included.
     pub(in crate::index::build) capacity: usize,
@@ -49,7 +49,7 @@ pub(in crate::index::build) struct Plan {
 /// Bytes per row of a partition while its rows are connected.
 fn member_bytes(layout: &NodeLayout) -> usize {
     let code = layout.inner_dim + size_of::<OwnCode>() + 4;
-    // What threads hand over, and what the allocator keeps.
+    // A sixteenth more for results that threads hand over, and for memory that the allocator keeps.
     (code + table_row_bytes(layout) + 12 + connect_row_bytes(layout)) / 16 * 17
 }
 
@@ -58,7 +58,7 @@ fn capacity_min(rows: usize) -> usize {
     CAPACITY_MIN.max(rows.div_ceil(CAPACITY_SHARE))
 }
 
-/// `bytes`, and what caches take beside them.
+/// `bytes` with the share of caches.
 fn with_cache(bytes: u64) -> u64 {
     bytes + bytes.div_ceil(CACHE_SHARE - 1).min(CACHE_BYTES_MAX)
 }
@@ -94,7 +94,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// What `rows` rows take beside partitions, and what each row of a partition takes.
+    /// Memory of `rows` rows outside partitions, and bytes of each row in a partition.
     fn without_partitions(layout: &NodeLayout, rows: usize, dim: usize) -> Self {
         let buffers = (2 * rows).div_ceil(capacity_min(rows)) * 2 * BUFFER_BYTES;
         let resident = rows * (table_row_bytes(layout) + 4 * layout.degree + 1 + RESIDENT_ROW_BYTES);

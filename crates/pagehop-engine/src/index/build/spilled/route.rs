@@ -16,7 +16,7 @@ const CELLS_MAX: usize = 1024;
 /// Rows of the sample per cell.
 const SAMPLE_PER_CELL: usize = 12;
 const ROUNDS: usize = 4;
-/// Nearest cells that are noted of a row.
+/// Nearest cells that are stored for each row.
 const NEAR: usize = 3;
 /// A cell farther than this times the nearest one, in squared distances, makes no guest.
 const BORDER_SQ: f32 = 4.0;
@@ -31,7 +31,7 @@ pub(super) struct Routing {
     /// Rows are routed by direction: under the inner product near rows are those in similar
     /// directions, whatever their lengths.
     by_angle: bool,
-    /// The nearest cells of each row; the nearest one again where there is no other near enough.
+    /// The nearest cells of each row. If no other is near enough, the nearest one repeats.
     near: Vec<[u16; NEAR]>,
 }
 
@@ -69,8 +69,8 @@ impl Routing {
     }
 
     /// Groups the cells into partitions of at most `capacity` rows that are the first of equal
-    /// ones, guests included. If a single cell has more, the inner error is their number. `look` is
-    /// called before all rows are counted again, and may end the work.
+    /// ones, guests included. If a single cell has more, the inner error is its number of rows.
+    /// `look` is called before all rows are counted again, and may end the work.
     pub(super) fn partitions(
         mut self,
         firsts: &[u32],
@@ -136,7 +136,7 @@ fn halves(mut group: Vec<u16>, points: &[&[f32]], weights: &[u32]) -> [Vec<u16>;
         let parts = points[usize::from(cell)].iter().zip(&mean).zip(direction);
         parts.map(|((x, mean), direction)| (x - mean) * direction).sum()
     };
-    // Any direction that is not across the first one does to begin with.
+    // The iteration may begin with any direction that is not orthogonal to the one it finds.
     let last = points[usize::from(group[group.len() - 1])];
     let mut direction: Vec<f32> = last.iter().zip(&mean).map(|(x, mean)| x - mean).collect();
     for _ in 0..DIRECTION_ROUNDS {
@@ -165,9 +165,9 @@ fn halves(mut group: Vec<u16>, points: &[&[f32]], weights: &[u32]) -> [Vec<u16>;
 /// The partitions of all rows.
 pub(super) struct Partitions {
     pub(super) count: usize,
-    /// Where each row belongs.
+    /// The partition that each row belongs to.
     pub(super) home: Vec<u16>,
-    /// Where it is a guest; its home if nowhere.
+    /// The partition where each row is a guest; its home if there is none.
     pub(super) visited: Vec<u16>,
 }
 
@@ -186,7 +186,7 @@ impl Partitions {
         Self { count: groups.len(), home, visited: visited.collect() }
     }
 
-    /// The number of rows of each that are the first of equal ones, guests included.
+    /// For each partition, the number of rows that are the first of equal ones, guests included.
     fn sizes(&self, is_first: &impl Fn(usize) -> bool) -> Vec<usize> {
         let mut sizes = vec![0; self.count];
         for (row, (home, visited)) in self.home.iter().zip(&self.visited).enumerate() {

@@ -68,8 +68,8 @@ fn write_records<'b>(
     })
 }
 
-/// Writes one block with the new bodies of `changed`, and makes it durable if commits are to
-/// be. If that fails, nothing has happened. Records are made by up to `threads` threads.
+/// Writes one block with the new bodies of `changed`, and makes it durable if the options require
+/// that. If that fails, nothing has changed. Records are made by up to `threads` threads.
 pub(crate) fn append<'b>(
     turn: &mut Turn<'_>,
     changed: &[u32],
@@ -90,8 +90,8 @@ pub(crate) fn append<'b>(
         (Ok(_), Durability::Commit) => file.sync().map_err(|error| versions.log.refused("sync", error)),
         _ => Ok(()),
     };
-    // After a sync that failed, it is unknown what the disk has, even after another that did
-    // not.
+    // After a failed sync, it is unknown which bytes are on the disk, even if a later sync
+    // succeeds.
     let is_in_doubt = synced.is_err();
     let (Written { length, checksum, reserved }, entries) = match synced.and(written) {
         Ok(written) => written,
@@ -114,8 +114,7 @@ pub(crate) fn append<'b>(
 fn header_or_new(turn: &mut Turn<'_>) -> Result<Header, Error> {
     let versions = &turn.read.versions;
     if turn.state.header.is_some() && versions.log.is_removed() {
-        // What is written to it would be lost with this process. What it holds still goes into
-        // the index.
+        // Bytes written to it would be lost with this process. Its commits still go into the index.
         checkpoint(turn)?;
     }
     let header = match &turn.state.header {
@@ -123,8 +122,8 @@ fn header_or_new(turn: &mut Turn<'_>) -> Result<Header, Error> {
         None => new_log(turn)?,
     };
     if turn.state.naming != Naming::Named {
-        // The log is on the disk already, and the commit not yet: a loss of power finds both or
-        // neither.
+        // The order matters: the log is on the disk before page 0 names it, and page 0 names it
+        // before the commit is written.
         turn.name_log(header.tag)?;
     }
     Ok(header)
@@ -146,7 +145,7 @@ fn new_log(turn: &mut Turn<'_>) -> Result<Header, Error> {
     Ok(header)
 }
 
-/// Shows all readers what [`append`] wrote.
+/// Shows all readers the block that [`append`] wrote.
 pub(crate) fn publish<'b>(
     turn: &mut Turn<'_>,
     entries: &[Entry],

@@ -1,4 +1,4 @@
-//! Pages that a transaction has changed, and what it reads.
+//! Pages that a transaction has changed, and the view of its reader.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -32,7 +32,8 @@ impl Changes {
         self.places.get(&page).map(|&place| &self.bodies[place as usize][..])
     }
 
-    /// Where the body of a page is or, for a page that has not been changed, goes.
+    /// The position of the body of a page, or the free position for a page that has not been
+    /// changed.
     pub(crate) fn place(&mut self, page: u32) -> usize {
         let next = self.bodies.len() as u32;
         let place = *self.places.entry(page).or_insert(next);
@@ -54,7 +55,7 @@ pub(crate) fn transaction_is_full(bytes: u64) -> Error {
     ))
 }
 
-/// The error of an index of `first` pages that cannot have `count` more.
+/// The error for an index of `first` pages that cannot have `count` more.
 pub(crate) fn too_many_pages(read: &ReadSide, first: u32, count: u32) -> Error {
     Error::full(format!(
         "{} has {first} pages and cannot have {count} more while it is open; close it and open it again, up to {} \
@@ -64,7 +65,7 @@ pub(crate) fn too_many_pages(read: &ReadSide, first: u32, count: u32) -> Error {
     ))
 }
 
-/// What a transaction reads: its own changes, and what is committed.
+/// The view of a transaction: its own changes, and committed pages.
 pub struct TransactionReader<'w> {
     changes: &'w Changes,
     /// Pages that only this transaction has.

@@ -9,8 +9,8 @@ use crate::transaction::Transaction;
 ///
 /// # Errors
 ///
-/// Those of [`IndexFile::begin`], of `work` and of [`Transaction::commit`]. Nothing has changed
-/// then.
+/// Those of [`IndexFile::begin`], of `work` and of [`Transaction::commit`]. The index is then
+/// unchanged.
 pub(crate) fn within<T>(
     index: &Index<IndexFile>,
     work: impl FnOnce(&mut Change<'_, Transaction<'_>>) -> Result<T, Error>,

@@ -1,10 +1,10 @@
-//! What the processes that have an index open share: the table of newest changes, the commit
+//! The state that the processes with an open index share: the table of newest changes, the commit
 //! number, and the snapshots of readers.
 //!
-//! All of it is words of `X-shared`, which every process maps. A process that opens the index when
-//! no other has it open makes them again from the index and its log, so nothing in them has to
-//! survive a crash. Where there is no `X-shared` (a directory without write permission, a network
-//! file system) and in a simulation, the words belong to one process alone.
+//! It consists of words of `X-shared`, which every process maps. A process that opens the index
+//! when no other has it open makes them again from the index and its log, so the words need not
+//! survive a crash. If there is no `X-shared` (a directory without write permission, a network file
+//! system) and in a simulation, the words belong to one process alone.
 //!
 //! **The table** has the position of each page's newest record, 0 for none since the file was made.
 //! A cached page is the newest if it carries that position.
@@ -31,8 +31,8 @@ pub(super) const HEAD_BYTES: u64 = 128 << 10;
 const CHUNK_PAGES: usize = 1 << 20;
 const CHUNK_BYTES: u64 = CHUNK_PAGES as u64 * 8;
 const CHUNKS: usize = 1 << 12;
-/// Bytes of the table that get space on the disk at once: a hole without space would end the
-/// process.
+/// Bytes of the table that get space on the disk at once: on a full disk, a write to a hole would
+/// end the process.
 const SPACE_BYTES: u64 = 64 << 10;
 
 // Words of the head. Those that change often have 64 bytes of their own.
@@ -52,7 +52,7 @@ pub(super) const LOCK_PROCESS: u64 = 16;
 /// Processes that can share an index.
 pub(crate) const PROCESSES: u32 = 1024;
 
-/// What makes the words those of all processes.
+/// The shared file and its locks. An index has them if its words are shared with other processes.
 pub(super) struct Attachment {
     /// `X-shared`.
     pub(super) file: File,
@@ -70,10 +70,10 @@ pub(crate) struct Shared {
     space: AtomicU64,
     pub(super) process: u32,
     mark: ForkMark,
-    /// The process that opened the index; not the child of its fork.
+    /// The process that opened the index; not the child of a fork of it.
     home: u32,
     pub(crate) overflow: Overflow,
-    /// Held by the thread that does the work of a writer that died.
+    /// Held by the thread that finishes the work of a writer that died.
     pub(super) finishing: Mutex<()>,
 }
 
@@ -98,13 +98,13 @@ impl Shared {
         self.mark.process() != self.home
     }
 
-    /// The system's number of this process.
+    /// The process number of this process.
     #[inline]
     pub(crate) fn system_process(&self) -> u32 {
         self.mark.process()
     }
 
-    /// This process's place.
+    /// This process's place among those that share the words.
     pub(crate) fn process(&self) -> u32 {
         self.process
     }
@@ -112,7 +112,7 @@ impl Shared {
     /// Whether process `process` still has the index open.
     pub(crate) fn is_alive(&self, process: u32) -> bool {
         let Some(Attachment { file, .. }) = &self.attachment else { return process == self.process };
-        // If the system cannot say, it is safe to think so.
+        // If the system cannot tell, assuming so is safe.
         process == self.process || mapping::is_locked(file, LOCK_PROCESS + u64::from(process), 1).unwrap_or(true)
     }
 
@@ -143,7 +143,7 @@ impl Shared {
         chunk.expect("the table covers every page that is known").word(page as usize % CHUNK_PAGES)
     }
 
-    /// Maps the table of the first `pages` pages; `grow` makes it so long first.
+    /// Maps the table of the first `pages` pages; `grow` first extends the file to that length.
     pub(crate) fn cover(&self, pages: u32, grow: bool) -> io::Result<()> {
         let chunks = (pages as usize).div_ceil(CHUNK_PAGES);
         let needed = (u64::from(pages) * 8).next_multiple_of(SPACE_BYTES);
@@ -166,14 +166,14 @@ impl Shared {
                     }
                     None => Words::private(CHUNK_PAGES)?,
                 };
-                // Another thread may have been faster, with the same.
+                // Another thread may have stored the same words first.
                 let _ = self.table[chunk].set(words);
             }
         }
         Ok(())
     }
 
-    /// Position where the log begins: what is older is in the index.
+    /// Position where the log begins: older changes are in the index.
     pub(crate) fn log_start(&self) -> u64 {
         self.word(AT_LOG_START).load(Ordering::SeqCst)
     }
@@ -183,7 +183,7 @@ impl Shared {
         self.word(AT_BASE_PAGES).load(Ordering::SeqCst) as u32
     }
 
-    /// Says that all below `log_start` is in the index, which has `base_pages` pages.
+    /// Publishes that all changes below `log_start` are in the index, which has `base_pages` pages.
     pub(crate) fn set_base(&self, log_start: u64, base_pages: u32) {
         self.word(AT_BASE_PAGES).store(u64::from(base_pages), Ordering::SeqCst);
         self.word(AT_LOG_START).store(log_start, Ordering::SeqCst);
@@ -209,32 +209,31 @@ impl Shared {
         self.word(AT_PUBLISHED).load(Ordering::Acquire)
     }
 
-    /// Number of the newest commit of which a page may be seen: that of [`Shared::published`], or
-    /// one that is being shown, or was when its writer died.
+    /// Number of the newest commit of which a page may be visible: that of [`Shared::published`],
+    /// or a commit that a writer is showing, or was showing when it died.
     pub(crate) fn begun(&self) -> u64 {
         self.word(AT_BEGUN).load(Ordering::SeqCst)
     }
 
-    /// Whether some pages of a commit may be seen and others not.
+    /// Whether some pages of a commit may be visible and others not.
     #[inline]
     pub(crate) fn is_between_commits(&self) -> bool {
         self.begun() != self.published()
     }
 
-    /// Says that pages of `commit` are about to be seen; `u64::MAX` if its number is not known yet.
+    /// Announces that pages of `commit` become visible; `u64::MAX` if its number is not known yet.
     pub(crate) fn begin(&self, commit: u64) {
         self.word(AT_BEGUN).store(commit, Ordering::SeqCst);
     }
 
-    /// Says that `commit` can be seen, and nothing newer.
+    /// Announces that `commit` is visible, and nothing newer.
     pub(crate) fn publish(&self, commit: u64) {
         self.begin(commit);
         self.word(AT_PUBLISHED).store(commit, Ordering::SeqCst);
     }
 }
 
-/// Gives the `length` bytes of `file` from `at` on space on the disk, as zeros if they were not
-/// there.
+/// Reserves space on the disk for the `length` bytes of `file` from `at` on; new bytes are zeros.
 pub(super) fn give_space(file: &File, at: u64, length: u64) -> io::Result<()> {
     use std::os::unix::fs::FileExt;
     match rustix::fs::fallocate(file, FallocateFlags::empty(), at, length) {
@@ -242,7 +241,7 @@ pub(super) fn give_space(file: &File, at: u64, length: u64) -> io::Result<()> {
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {}
         Err(error) => return Err(error.into()),
     }
-    // Without reservations, what is a hole becomes zeros; what has been written stays.
+    // Without reservations, holes are filled with zeros; other bytes stay.
     let mut bytes = vec![0; SPACE_BYTES as usize];
     for offset in (at..at + length).step_by(SPACE_BYTES as usize) {
         let have = file.read_at(&mut bytes, offset)?;
@@ -258,6 +257,6 @@ pub(super) fn give_space(file: &File, at: u64, length: u64) -> io::Result<()> {
 #[derive(Default)]
 pub(crate) struct Overflow {
     pub(super) readers: Mutex<u32>,
-    /// Where to look for a free slot first.
+    /// Number of the slot at which the search for a free one begins.
     pub(super) hint: AtomicU32,
 }

@@ -1,4 +1,4 @@
-//! A cursor that reads every page of nodes, in order, as often as rows are wanted.
+//! A cursor that reads every page of nodes, in order, once for each pass.
 
 use std::ops::Range;
 
@@ -12,10 +12,10 @@ use crate::Error;
 use crate::page::node::NodeRef;
 use crate::page::{PageId, Pages, Reader};
 
-/// Pages that are asked for before they are needed.
+/// Pages that are prefetched.
 const PAGES_AHEAD: u32 = 16;
 
-/// Gives up what is known of the graph. Rows that were returned do not come again.
+/// Drops the state of the walk. Rows that were returned do not come again.
 pub(super) fn begin<P: Pages>(parts: &mut CursorParts<'_, P>) {
     parts.sequential.begin(parts.memory_max, parts.second.returned(&parts.met));
     parts.met = Met::default();
@@ -25,7 +25,7 @@ pub(super) fn begin<P: Pages>(parts: &mut CursorParts<'_, P>) {
     parts.walk.shortlist = Shortlist::default();
 }
 
-/// The next row of the last phase.
+/// The next row of this phase.
 pub(super) fn next<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<Option<Row>, Error> {
     loop {
         if let Some(row) = parts.sequential.rows.pop() {
@@ -49,7 +49,7 @@ fn pass<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<(), Error> {
             parts.reader.start(PageId(page + PAGES_AHEAD), 0..0);
         }
         if parts.ends_by_reads() {
-            // Rows of the other pages may come before those of the pages that were read.
+            // Other pages may have rows that come before those of the pages that were read.
             parts.sequential.rows.clear();
             return Ok(());
         }
