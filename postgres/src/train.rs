@@ -16,7 +16,6 @@ use crate::errors;
 use crate::held_interrupts::HeldInterrupts;
 use crate::pages::open_indexes;
 use crate::pages::writer::{self, Writer};
-use crate::rows::opclass;
 use crate::rows::sample::Budget;
 use crate::rows::spill::Spill;
 use crate::rows::{columns, memory, opclass::Kind, table};
@@ -48,7 +47,7 @@ pub(crate) unsafe fn grown_index(
     }
     // SAFETY: the caller keeps the index open.
     let (dim, metric, filters) =
-        unsafe { (opclass::dimensions(index), Kind::of(index).metric, columns::for_engine(index)) };
+        unsafe { (open_indexes::dimensions(index)?, Kind::of(index).metric, columns::for_engine(index)) };
     let budget = Budget { bytes: memory::limit_bytes(), dim, metric, columns: filters.len(), threads: 1 };
     let has_room = |rows: usize| {
         let has_room = budget.sample(rows).is_all();

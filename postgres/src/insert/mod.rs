@@ -31,7 +31,7 @@ use pgrx::prelude::*;
 use crate::errors;
 use crate::pages::open_indexes;
 use crate::rows::columns::{self, FilterColumn};
-use crate::rows::opclass::{self, Kind};
+use crate::rows::opclass::Kind;
 use crate::rows::sample::Budget;
 use crate::rows::{memory, vector};
 
@@ -72,7 +72,8 @@ pub(crate) unsafe extern "C-unwind" fn aminsert(
     // SAFETY: PostgreSQL passes the index and its table, open, and the place of a row in it; this
     // backend does not write the index yet.
     unsafe {
-        if !unchanged && may_wait(heap, *tid) && components.len() == opclass::dimensions(index) {
+        let dim = open_indexes::dimensions(index).unwrap_or_else(|error| errors::raise(index, error));
+        if !unchanged && may_wait(heap, *tid) && components.len() == dim {
             wait(index, kind, row_id, &components, &filters);
         } else {
             let inserted = flush::insert_now(index, row_id, &components, &filters, unchanged);
