@@ -5,7 +5,8 @@
 //! show it. So the rows that wait are added
 //!
 //! - when the statement is done with the index (`aminsertcleanup`), or enough of them wait,
-//! - before this session starts another statement, such as one of a trigger (`hooks.rs`),
+//! - before this session starts another statement, such as one of a trigger, or goes on with one
+//!   (`hooks.rs`),
 //! - before the transaction commits, if a caller in C forgot the cleanup.
 //!
 //! Rows of a transaction, or subtransaction, that fails are forgotten. Until then no vacuum can
