@@ -48,11 +48,7 @@ pub(crate) unsafe extern "C-unwind" fn amcostestimate(
         *selectivity = share;
         *correlation = 0.0;
         *index_pages = pages;
-        if (*path).indexorderbys.is_null()
-            || options::is_exact()
-            || asks_for_no_vector(path)
-            || asks_for_places(info)
-        {
+        if (*path).indexorderbys.is_null() || options::is_exact() || asks_for_no_vector(path) {
             // Without an order there is nothing to search for, and an exact answer reads every row.
             (*startup_cost, *total_cost) = (IMPOSSIBLE, IMPOSSIBLE);
             #[cfg(feature = "pg18")]
@@ -109,28 +105,6 @@ unsafe fn share(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::IndexPath) ->
         let quals = pg_sys::add_predicate_to_index_quals(info, quals);
         let relation = (*(*info).rel).relid as i32;
         pg_sys::clauselist_selectivity(root, quals, relation, pg_sys::JoinType::JOIN_INNER, std::ptr::null_mut())
-    }
-}
-
-/// Whether the query needs the places of rows in the table (`ctid`), as `FOR UPDATE` does, in
-/// strict order. The executor loses them when it reorders rows: the rows would not be locked, and
-/// `ctid` would be that of no row.
-///
-/// # Safety
-///
-/// PostgreSQL's own planner node.
-unsafe fn asks_for_places(info: *mut pg_sys::IndexOptInfo) -> bool {
-    if !options::is_order_strict() {
-        return false;
-    }
-    // SAFETY: the caller passes the planner's node. What a query above the table takes of its rows
-    // is in the table's target list.
-    unsafe {
-        let table = (*info).rel;
-        let mut columns: *mut pg_sys::Bitmapset = std::ptr::null_mut();
-        pg_sys::pull_varattnos((*(*table).reltarget).exprs.cast(), (*table).relid, &raw mut columns);
-        let place = pg_sys::SelfItemPointerAttributeNumber - pg_sys::FirstLowInvalidHeapAttributeNumber;
-        pg_sys::bms_is_member(place, columns)
     }
 }
 

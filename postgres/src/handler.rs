@@ -7,9 +7,10 @@ use pgrx::prelude::*;
 
 use crate::{build, cost, insert, parameters, progress, rows::opclass, scan, vacuum, validate};
 
-/// Indexes of one table are vacuumed beside each other: every part of it takes the lock of its own
-/// index only.
-const VACUUM_OPTIONS: u32 = pg_sys::VACUUM_OPTION_PARALLEL_BULKDEL | pg_sys::VACUUM_OPTION_PARALLEL_CLEANUP;
+/// Indexes of one table are vacuumed one after the other, by the process that vacuums the table: a
+/// training or a measurement takes up to all of `maintenance_work_mem`, computes expressions of
+/// users, and has the snapshot of that process count.
+const VACUUM_OPTIONS: u32 = pg_sys::VACUUM_OPTION_NO_PARALLEL;
 
 /// PostgreSQL 19 reads the routine until the process ends; earlier versions free it.
 const IS_ROUTINE_KEPT: bool = pg_sys::PG_VERSION_NUM >= 190_000;
@@ -53,8 +54,8 @@ pub extern "C-unwind" fn pagehop_handler(_call: pg_sys::FunctionCallInfo) -> pg_
         // Builds use threads of the backend, not parallel workers.
         amcanbuildparallel: false,
         amcaninclude: false,
-        // For a vacuum of the index, which needs no such memory.
-        amusemaintenanceworkmem: false,
+        // For workers of a parallel vacuum: they get none of these indexes.
+        amusemaintenanceworkmem: true,
         amsummarizing: false,
         amparallelvacuumoptions: VACUUM_OPTIONS as u8,
         amkeytype: pg_sys::InvalidOid,

@@ -16,7 +16,6 @@ use crate::errors;
 use crate::held_interrupts::HeldInterrupts;
 use crate::pages::open_indexes;
 use crate::pages::writer::{self, Writer};
-use crate::rows::opclass;
 use crate::rows::sample::Budget;
 use crate::rows::spill::Spill;
 use crate::rows::{columns, memory, opclass::Kind, table};
@@ -48,7 +47,7 @@ pub(crate) unsafe fn grown_index(
     }
     // SAFETY: the caller keeps the index open.
     let (dim, metric, filters) =
-        unsafe { (opclass::dimensions(index), Kind::of(index).metric, columns::for_engine(index)) };
+        unsafe { (open_indexes::dimensions(index)?, Kind::of(index).metric, columns::for_engine(index)) };
     let budget = Budget { bytes: memory::limit_bytes(), dim, metric, columns: filters.len(), threads: 1 };
     let has_room = |rows: usize| {
         let has_room = budget.sample(rows).is_all();
@@ -107,14 +106,13 @@ pub(crate) unsafe fn grown_index(
 /// Reports that memory has no room for a training, which takes `megabytes`: to the user of a
 /// VACUUM, or in the log.
 fn say_no_room(name: &str, megabytes: u64) {
-    let message = format!(
-        "index \"{name}\" has grown beyond its model, and maintenance_work_mem has no room to train it again"
-    );
+    let setting = memory::setting();
+    let message =
+        format!("index \"{name}\" has grown beyond its model, and {setting} has no room to train it again");
     let hint = format!(
         "SET maintenance_work_mem = '{megabytes}MB'; before VACUUM trains it, and so does REINDEX INDEX CONCURRENTLY {name};"
     );
-    // SAFETY: a constant of this backend, read by value.
-    if unsafe { pg_sys::MyBackendType } == pg_sys::BackendType::B_AUTOVAC_WORKER {
+    if memory::is_autovacuum() {
         pgrx::log!("{message}. {hint}");
     } else {
         errors::warn(message, hint);
@@ -123,16 +121,32 @@ fn say_no_room(name: &str, megabytes: u64) {
 
 /// Makes the snapshot of this vacuum count for other backends, which ignore those of vacuums: rows
 /// that it reads, and graphs that it searches, are not removed until it ends.
+///
+/// A snapshot that has not counted so far may see rows whose vectors were removed from TOAST since
+/// it was taken. So a new one takes its place. In a parallel vacuum it stays: workers that start
+/// take it over from this backend, which then must still have it.
 pub(crate) fn count_own_snapshot() {
     // SAFETY: the entries of this backend in shared memory, changed under the lock that they are
-    // read with, as `vacuum_rel` does.
+    // read with, as `vacuum_rel` does. The active snapshot is the one that `vacuum_rel` took, and
+    // it takes back whatever is in its place.
     unsafe {
+        if u32::from((*pg_sys::MyProc).statusFlags) & pg_sys::PROC_IN_VACUUM == 0 {
+            return;
+        }
+        let is_renewed = pg_sys::ActiveSnapshotSet() && !pg_sys::IsInParallelMode();
+        if is_renewed {
+            pg_sys::PopActiveSnapshot();
+            pg_sys::InvalidateCatalogSnapshot();
+        }
         let lock = &raw mut (*pg_sys::MainLWLockArray.add(PROC_ARRAY_LOCK)).lock;
         pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
         (*pg_sys::MyProc).statusFlags &= !(pg_sys::PROC_IN_VACUUM as u8);
         let at = (*pg_sys::MyProc).pgxactoff as usize;
         *(*pg_sys::ProcGlobal).statusFlags.add(at) = (*pg_sys::MyProc).statusFlags;
         pg_sys::LWLockRelease(lock);
+        if is_renewed {
+            pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
+        }
     }
 }
 

@@ -385,3 +385,28 @@ def test_a_read_only_server_refuses_to_make_an_index(cluster: Cluster, database:
             "CREATE INDEX ON items USING pagehop (embedding vector_l2_ops)",
             database,
         )
+
+
+def test_a_column_that_no_longer_says_its_dimensions_keeps_its_index(connection: psycopg.Connection) -> None:
+    """PostgreSQL keeps the file of the index: the type is the same, but for its modifier."""
+    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
+    before = number(connection, "SELECT pg_relation_filenode('items_embedding')::int")
+    rows = number(connection, "SELECT count(*) FROM items")
+    run(connection, "ALTER TABLE items ALTER embedding TYPE vector")
+    assert number(connection, "SELECT pg_relation_filenode('items_embedding')::int") == before
+    for at in range(70):
+        fill(connection, vectors(100, seed=50 + at), first=100_000 + 100 * at)
+    assert value(connection, "SELECT wants_training FROM pagehop_info('items_embedding')") is True
+    run(connection, "VACUUM items")
+    assert number(connection, "SELECT trained_rows FROM pagehop_info('items_embedding')") == rows + 7000
+    assert len(everything(connection)) == rows + 7000
+    assert recall(connection) > 0.95
+    with only_by_index(connection):
+        unordered = "SELECT id FROM items ORDER BY embedding <-> (SELECT NULL::vector) LIMIT 5"
+        assert "items_embedding" in explain(connection, unordered)
+        assert len(run(connection, unordered)) == 5
+    with pytest.raises(psycopg.errors.DataException, match="different vector dimensions 24 and 3"):
+        run(connection, "INSERT INTO items VALUES (1000000, '[1,2,3]')")
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="column does not have dimensions"):
+        run(connection, "REINDEX INDEX items_embedding")
+    check(connection)

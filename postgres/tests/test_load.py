@@ -305,3 +305,27 @@ def test_a_prepared_transaction_has_its_rows(new_cluster: Callable[..., Cluster]
         run(connection, "COMMIT PREPARED 'rows'")
         assert everything(connection) == [*range(300), *range(1000, 1300)]
         check(connection)
+
+
+def test_a_cursor_that_a_statement_opened_before_sees_the_rows_that_it_adds(
+    loaded: tuple[psycopg.Connection, int],
+) -> None:
+    """No statement starts between the row and the FETCH."""
+    connection, rows = loaded
+    run(
+        connection,
+        "CREATE FUNCTION opened() RETURNS int LANGUAGE plpgsql VOLATILE AS $$ DECLARE c refcursor := 'near'; BEGIN "
+        f"OPEN c FOR SELECT id FROM items ORDER BY embedding <-> '{QUERIES[0]}'; RETURN 1; END $$;"
+        "CREATE FUNCTION fetched() RETURNS text LANGUAGE plpgsql VOLATILE AS $$ DECLARE c refcursor := 'near'; "
+        "row record; BEGIN FETCH c INTO row; RETURN row.id; END $$",
+    )
+    for others in [["indexscan"], ["seqscan", "sort", "bitmapscan"]]:
+        with connection.transaction(force_rollback=True):
+            run(connection, ";".join(f"SET LOCAL enable_{plan} = off" for plan in others))
+            # The cursor is opened with the first row: its snapshot has the rows after it.
+            added = run(
+                connection,
+                f"INSERT INTO items SELECT {rows} + n, '{QUERIES[0]}', CASE n WHEN 0 THEN opened()::text "
+                "WHEN 5 THEN fetched() END FROM generate_series(0, 5) n RETURNING note",
+            )
+        assert rows <= int(str(added[5][0])) < rows + 5, others

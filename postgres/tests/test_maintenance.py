@@ -48,9 +48,11 @@ def test_an_index_survives_pg_upgrade(new_cluster: Callable[..., Cluster], serve
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_indexes_are_vacuumed_beside_each_other(connect: Connect, workers: int) -> None:
+def test_indexes_are_vacuumed_beside_others(connect: Connect, workers: int) -> None:
+    """Workers take the others: see test_vacuum.py."""
     connection = connect()
     create(connection)
+    run(connection, "CREATE INDEX ON items (note)")
     run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
     run(connection, "CREATE INDEX items_cosine ON items USING pagehop (embedding vector_cosine_ops)")
     fill(connection, vectors(1500, seed=1))

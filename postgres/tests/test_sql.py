@@ -384,8 +384,6 @@ def test_a_cursor_goes_on_after_a_subtransaction_that_was_undone(connection: psy
 
 
 def test_the_nearest_rows_are_locked_by_their_ids(connect: Connect, connection: psycopg.Connection) -> None:
-    # A row that the executor put back in order has lost its place in the table, under any index: it
-    # is locked by id.
     near = f"SELECT id FROM items ORDER BY embedding <-> '{QUERIES[0]}' LIMIT 10"
     with connection.transaction():
         run(connection, "SET LOCAL enable_seqscan = off")
@@ -394,34 +392,6 @@ def test_the_nearest_rows_are_locked_by_their_ids(connect: Connect, connection: 
         other = connect()
         free = run(other, f"SELECT id FROM items WHERE id IN ({near}) FOR UPDATE SKIP LOCKED")
         assert free == []
-
-
-@pytest.mark.parametrize("columns", ["id", "id, items", "id, ctid"])
-def test_rows_in_strict_order_are_locked_without_the_index(
-    connect: Connect, connection: psycopg.Connection, columns: str
-) -> None:
-    """The executor forgets where rows are that it puts in order: another plan locks them."""
-    nearest = f"SELECT {columns} FROM items ORDER BY embedding <-> '{QUERIES[0]}' LIMIT 20"
-    assert "items_embedding" not in explain(connection, f"{nearest} FOR UPDATE")
-    with connection.transaction():
-        locked = [row[0] for row in run(connection, f"{nearest} FOR UPDATE")]
-        assert locked == by_scan(connection, QUERIES[0], 20)
-        free = f"SELECT id FROM items WHERE id = ANY('{set(locked)}') FOR UPDATE SKIP LOCKED"
-        assert run(connect(), free) == []
-
-
-def test_places_in_strict_order_are_those_of_the_rows(connection: psycopg.Connection) -> None:
-    near = f"SELECT ctid FROM items ORDER BY embedding <-> '{QUERIES[0]}' LIMIT 20"
-    nearest = set(by_scan(connection, QUERIES[0], 20))
-    found = run(connection, f"SELECT id FROM items WHERE ctid = ANY(ARRAY({near}))")
-    assert {row[0] for row in found} == nearest
-    # The same of a table with partitions, whose plans are made from other target lists.
-    run(connection, "CREATE TABLE parts (LIKE items) PARTITION BY RANGE (id)")
-    run(connection, "CREATE TABLE part PARTITION OF parts DEFAULT")
-    run(connection, "INSERT INTO parts (id, embedding) SELECT id, embedding FROM items")
-    run(connection, "CREATE INDEX ON parts USING pagehop (embedding vector_l2_ops)")
-    found = run(connection, f"SELECT id FROM parts WHERE ctid = ANY(ARRAY({near.replace('items', 'parts')}))")
-    assert {row[0] for row in found} == nearest
 
 
 def test_rows_in_relaxed_order_are_locked_where_they_are(connect: Connect, connection: psycopg.Connection) -> None:

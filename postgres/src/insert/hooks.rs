@@ -9,14 +9,17 @@ use pgrx::prelude::*;
 use super::{flush, waiting};
 
 static mut PREVIOUS: pg_sys::ExecutorStart_hook_type = None;
+static mut PREVIOUS_RUN: pg_sys::ExecutorRun_hook_type = None;
 
 /// Installs the hooks. Called once, before there are threads.
 pub(crate) fn register() {
     // SAFETY: a backend has one thread when it loads the library, so no other reads or writes the
-    // two statics. The callbacks are functions, which stay.
+    // statics. The callbacks are functions, which stay.
     unsafe {
         PREVIOUS = pg_sys::ExecutorStart_hook;
         pg_sys::ExecutorStart_hook = Some(start);
+        PREVIOUS_RUN = pg_sys::ExecutorRun_hook;
+        pg_sys::ExecutorRun_hook = Some(run);
         pg_sys::RegisterXactCallback(Some(end), std::ptr::null_mut());
         pg_sys::RegisterSubXactCallback(Some(end_within), std::ptr::null_mut());
     }
@@ -34,6 +37,45 @@ unsafe extern "C-unwind" fn start(query: *mut pg_sys::QueryDesc, flags: i32) {
         match PREVIOUS {
             Some(previous) => pg_sys::ffi::pg_guard_ffi_boundary(|| previous(query, flags)),
             None => pg_sys::standard_ExecutorStart(query, flags),
+        }
+    }
+}
+
+/// `ExecutorRun_hook`. A cursor that was opened before, as by a function of the statement, may see
+/// its rows, too.
+#[cfg(feature = "pg18")]
+#[pg_guard]
+unsafe extern "C-unwind" fn run(
+    query: *mut pg_sys::QueryDesc,
+    direction: pg_sys::ScanDirection::Type,
+    count: pg_sys::uint64,
+) {
+    flush::flush_all();
+    // SAFETY: PostgreSQL passes a statement that was started; the hook before this one is another
+    // extension's, or of `scan`.
+    unsafe {
+        match PREVIOUS_RUN {
+            Some(previous) => pg_sys::ffi::pg_guard_ffi_boundary(|| previous(query, direction, count)),
+            None => pg_sys::standard_ExecutorRun(query, direction, count),
+        }
+    }
+}
+
+/// `ExecutorRun_hook`, as above.
+#[cfg(feature = "pg17")]
+#[pg_guard]
+unsafe extern "C-unwind" fn run(
+    query: *mut pg_sys::QueryDesc,
+    direction: pg_sys::ScanDirection::Type,
+    count: pg_sys::uint64,
+    once: bool,
+) {
+    flush::flush_all();
+    // SAFETY: as above.
+    unsafe {
+        match PREVIOUS_RUN {
+            Some(previous) => pg_sys::ffi::pg_guard_ffi_boundary(|| previous(query, direction, count, once)),
+            None => pg_sys::standard_ExecutorRun(query, direction, count, once),
         }
     }
 }

@@ -5,7 +5,8 @@
 //! show it. So the rows that wait are added
 //!
 //! - when the statement is done with the index (`aminsertcleanup`), or enough of them wait,
-//! - before this session starts another statement, such as one of a trigger (`hooks.rs`),
+//! - before this session starts another statement, such as one of a trigger, or goes on with one
+//!   (`hooks.rs`),
 //! - before the transaction commits, if a caller in C forgot the cleanup.
 //!
 //! Rows of a transaction, or subtransaction, that fails are forgotten. Until then no vacuum can
@@ -31,7 +32,7 @@ use pgrx::prelude::*;
 use crate::errors;
 use crate::pages::open_indexes;
 use crate::rows::columns::{self, FilterColumn};
-use crate::rows::opclass::{self, Kind};
+use crate::rows::opclass::Kind;
 use crate::rows::sample::Budget;
 use crate::rows::{memory, vector};
 
@@ -72,7 +73,8 @@ pub(crate) unsafe extern "C-unwind" fn aminsert(
     // SAFETY: PostgreSQL passes the index and its table, open, and the place of a row in it; this
     // backend does not write the index yet.
     unsafe {
-        if !unchanged && may_wait(heap, *tid) && components.len() == opclass::dimensions(index) {
+        let dim = open_indexes::dimensions(index).unwrap_or_else(|error| errors::raise(index, error));
+        if !unchanged && may_wait(heap, *tid) && components.len() == dim {
             wait(index, kind, row_id, &components, &filters);
         } else {
             let inserted = flush::insert_now(index, row_id, &components, &filters, unchanged);

@@ -15,6 +15,7 @@ use pgrx::pg_sys;
 use super::RelationPages;
 use super::recent_buffers::RecentBuffers;
 use super::waits::Waits;
+use crate::rows::opclass;
 
 /// Bytes that a session keeps of open indexes: enough for fifty with a model of 256 centroids of
 /// 1,536 dimensions, or for two with ten million rows. The index used last is always kept.
@@ -117,6 +118,21 @@ pub(crate) unsafe fn open(relation: pg_sys::Relation) -> Result<OpenIndex, Error
         open.truncate(kept.max(1));
     });
     Ok(opened)
+}
+
+/// Dimensions of the vectors that the index has.
+///
+/// # Safety
+///
+/// As [`open`].
+pub(crate) unsafe fn dimensions(relation: pg_sys::Relation) -> Result<usize, Error> {
+    // SAFETY: the caller keeps the relation open.
+    unsafe {
+        match opclass::declared_dimensions(relation) {
+            Some(dim) => Ok(dim),
+            None => Ok(open(relation)?.info()?.dim),
+        }
+    }
 }
 
 fn find(file: File) -> Option<OpenIndex> {

@@ -19,10 +19,32 @@ const COMPONENT_BYTES: u64 = 32;
 /// Most versions of a row that one node stands for.
 const VERSIONS_MAX: u64 = 3;
 
-/// `maintenance_work_mem` in bytes.
+unsafe extern "C" {
+    /// Kilobytes, or -1: PostgreSQL's variable, which its bindings leave out.
+    static autovacuum_work_mem: std::ffi::c_int;
+}
+
+/// Bytes that maintenance may take: the setting that [`setting`] names.
 pub(crate) fn limit_bytes() -> u64 {
+    // SAFETY: settings of this backend, read by value.
+    unsafe {
+        let of_autovacuum = u64::try_from(autovacuum_work_mem).ok().filter(|_| is_autovacuum());
+        of_autovacuum.unwrap_or(pg_sys::maintenance_work_mem as u64) * 1024
+    }
+}
+
+/// The setting that limits maintenance: as for PostgreSQL's own vacuum, autovacuum may have one of
+/// its own.
+pub(crate) fn setting() -> &'static str {
     // SAFETY: a setting of this backend, read by value.
-    unsafe { pg_sys::maintenance_work_mem as u64 * 1024 }
+    let is_set = unsafe { autovacuum_work_mem } != -1;
+    if is_set && is_autovacuum() { "autovacuum_work_mem" } else { "maintenance_work_mem" }
+}
+
+/// Whether this process is a worker of autovacuum.
+pub(crate) fn is_autovacuum() -> bool {
+    // SAFETY: a constant of this process, read by value.
+    unsafe { pg_sys::MyBackendType == pg_sys::BackendType::B_AUTOVAC_WORKER }
 }
 
 /// Raises an error if `what` needs more than `maintenance_work_mem`, or more than the system would

@@ -97,14 +97,25 @@ fn refuse_first() -> ! {
 ///
 /// `index` is open and of this access method.
 pub(crate) unsafe fn dimensions(index: pg_sys::Relation) -> usize {
-    let (mut kind, mut typmod, mut collation) = (pg_sys::InvalidOid, -1, pg_sys::InvalidOid);
-    // SAFETY: the caller keeps the index open, which has a column; the rest is written to.
-    unsafe { pg_sys::get_atttypetypmodcoll((*index).rd_id, 1, &mut kind, &mut typmod, &mut collation) };
-    usize::try_from(typmod).unwrap_or_else(|_| {
+    // SAFETY: the caller keeps the index open.
+    unsafe { declared_dimensions(index) }.unwrap_or_else(|| {
         errors::report(
             PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
             "column does not have dimensions".into(),
             Some("Declare it as vector(n), or index an expression such as (embedding::vector(n)).".into()),
         )
     })
+}
+
+/// The same, if the type says. After `ALTER COLUMN ... TYPE vector` it does not, and the index stays
+/// as it is.
+///
+/// # Safety
+///
+/// `index` is open and of this access method.
+pub(crate) unsafe fn declared_dimensions(index: pg_sys::Relation) -> Option<usize> {
+    let (mut kind, mut typmod, mut collation) = (pg_sys::InvalidOid, -1, pg_sys::InvalidOid);
+    // SAFETY: the caller keeps the index open, which has a column; the rest is written to.
+    unsafe { pg_sys::get_atttypetypmodcoll((*index).rd_id, 1, &mut kind, &mut typmod, &mut collation) };
+    usize::try_from(typmod).ok()
 }

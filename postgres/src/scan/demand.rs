@@ -24,6 +24,9 @@ pub(super) struct Demand {
     pub(super) dead: usize,
     /// Rows that were found too late, and were left out.
     pub(super) late: usize,
+    /// Rows that wait for their order before the executor gets them, beside those that it holds
+    /// back.
+    pub(super) waiting: usize,
     /// The k that is searched for.
     pub(super) k: usize,
     /// Number of rows after which the demand is estimated again.
@@ -71,7 +74,7 @@ impl Demand {
         }
         let passage = self.passage()?;
         // SAFETY: the caller says that the plan runs.
-        let (arrived, held_back) = unsafe { (passage.arrived(), passage.held_back()) };
+        let (arrived, held_back) = unsafe { (passage.arrived(), passage.held_back() + self.waiting) };
         let more = rows_left(self.wanted?.count, arrived, self.returned.saturating_sub(held_back));
         let k = (taken + more).saturating_sub(held_back).min(2 * self.k);
         let is_more = k > self.k;

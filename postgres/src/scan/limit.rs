@@ -112,6 +112,56 @@ pub(crate) unsafe fn rows(scan: pg_sys::IndexScanDesc) -> Option<WantedRows> {
     }
 }
 
+/// Whether the plan that runs reads the places of rows in the table (`ctid`) from `scan`: in a
+/// column of its result, as FOR UPDATE has one, or in a condition. A scan that is not found, such as
+/// one of a plan that is run again for a row that has changed, counts as if it did.
+///
+/// # Safety
+///
+/// `scan` is a scan of the statement that runs, about to return a row.
+pub(crate) unsafe fn reads_places(scan: pg_sys::IndexScanDesc) -> bool {
+    // SAFETY: `RUNNING` is a statement that runs, or null, and a statement that runs has its plan.
+    // The walker passes the search on to `find`, which is its type.
+    unsafe {
+        let plan = RUNNING.get().query.as_ref().map_or(ptr::null_mut(), |query| query.planstate);
+        let mut search = ScanSearch { scan, found: ptr::null_mut() };
+        find(plan, (&raw mut search).cast());
+        let Some(state) = search.found.as_ref() else { return true };
+        let scan = &*state.ss.ps.plan.cast::<pg_sys::Scan>();
+        let mut columns: *mut pg_sys::Bitmapset = ptr::null_mut();
+        for expressions in [scan.plan.targetlist, scan.plan.qual] {
+            pg_sys::pull_varattnos(expressions.cast(), scan.scanrelid, &raw mut columns);
+        }
+        let place = pg_sys::SelfItemPointerAttributeNumber - pg_sys::FirstLowInvalidHeapAttributeNumber;
+        let reads = pg_sys::bms_is_member(place, columns);
+        pg_sys::bms_free(columns);
+        reads
+    }
+}
+
+struct ScanSearch {
+    scan: pg_sys::IndexScanDesc,
+    found: *const pg_sys::IndexScanState,
+}
+
+/// Looks at a node of a plan and at the nodes below it, until the scan is found.
+#[pg_guard]
+unsafe extern "C-unwind" fn find(node: *mut pg_sys::PlanState, search: *mut c_void) -> bool {
+    // SAFETY: `reads_places` passes the first node of a plan that runs, or null, and its
+    // `ScanSearch`; PostgreSQL passes the nodes below. A node is of the type that its tag says.
+    unsafe {
+        if node.is_null() {
+            return false;
+        }
+        let (state, wanted) = (node.cast::<pg_sys::IndexScanState>(), &mut *search.cast::<ScanSearch>());
+        if is_a(node.cast(), NodeTag::T_IndexScanState) && (*state).iss_ScanDesc == wanted.scan {
+            wanted.found = state;
+            return true;
+        }
+        pg_sys::planstate_tree_walker(node, Some(find), search)
+    }
+}
+
 /// Whether the statement that runs goes on until it has all of its rows. A cursor may pause between
 /// two rows until its transaction ends.
 pub(crate) fn runs_to_end() -> bool {

@@ -8,6 +8,7 @@
 //! | `keys.rs` | the conditions on filter columns |
 //! | `limit.rs`, `demand.rs` | how many rows are wanted, and the k that follows |
 //! | `order.rs` | the distance and recheck flag that the executor gets with a row |
+//! | `places.rs` | puts rows in order here, where their places in the table may be read |
 //! | `stats.rs`, `explain.rs` | what scans cost |
 //! | `unread.rs` | takes distances that are not read out of a plan |
 
@@ -17,6 +18,7 @@ pub(crate) mod explain;
 mod keys;
 pub(crate) mod limit;
 mod order;
+mod places;
 mod search;
 pub(crate) mod stats;
 pub(crate) mod unread;
@@ -30,10 +32,12 @@ use pgrx::prelude::*;
 
 use self::keys::Conditions;
 use self::order::Order;
+use self::places::{InOrder, InTable};
 use self::search::Search;
 use self::stats::ScanStats;
 use crate::options::{End, Limits};
-use crate::rows::opclass::{self, Kind};
+use crate::pages::open_indexes;
+use crate::rows::opclass::Kind;
 use crate::rows::vector;
 use crate::{errors, options};
 
@@ -45,6 +49,8 @@ struct Scan {
     /// None before the first row.
     search: Option<Box<Search>>,
     order: Order,
+    /// The rows that wait for their order here, if that is not left to the executor.
+    in_order: InOrder,
     limits: Limits,
     done: bool,
     /// The statistics of searches that have ended.
@@ -76,6 +82,7 @@ pub(crate) unsafe extern "C-unwind" fn ambeginscan(
         conditions: Conditions::default(),
         search: None,
         order: Order::new(true),
+        in_order: InOrder::default(),
         limits: Limits::default(),
         done: true,
         stats: ScanStats { index: oid, ..ScanStats::default() },
@@ -151,6 +158,7 @@ pub(crate) unsafe extern "C-unwind" fn amrescan(
     unsafe { state.take_query(key) };
     state.conditions = conditions;
     state.order = Order::new(options::is_order_strict());
+    state.in_order.clear();
     state.limits = options::limits();
     state.done = false;
     state.replayed = replayed();
@@ -162,7 +170,8 @@ pub(crate) unsafe extern "C-unwind" fn amrescan(
         // SAFETY: the scan keeps its index and table open, and the search began with that index.
         let begun = unsafe {
             search.end();
-            search.begin(scan, &state.query.vector(scan), (&state.conditions, &state.limits))
+            let query = state.query.vector(scan);
+            query.and_then(|query| search.begin(scan, &query, (&state.conditions, &state.limits)))
         };
         if let Err(error) = begun {
             // SAFETY: the scan keeps its index open.
@@ -253,6 +262,8 @@ unsafe fn refuse_other_snapshots(scan: pg_sys::IndexScanDesc) {
 pub(crate) unsafe extern "C-unwind" fn amendscan(scan: pg_sys::IndexScanDesc) {
     // SAFETY: PostgreSQL passes a scan that `ambeginscan` made, and no other callback runs.
     let state = unsafe { state(scan) };
+    // SAFETY: the scan has not ended yet.
+    unsafe { state.in_order.close() };
     if let Some(mut search) = state.search.take() {
         state.stats.add(&search.stats(), search.pages_ahead());
         state.stats.publish();
@@ -340,6 +351,65 @@ impl Scan {
             // SAFETY: the scan is PostgreSQL's. The executor says whether the row before was dead.
             search.demand.dead += usize::from(unsafe { (*scan).kill_prior_tuple });
         }
+        // SAFETY: the scan is about to return a row, with its index and table open.
+        unsafe {
+            match self.order.is_strict() && self.in_order.is_wanted(scan) {
+                true => self.next_in_order(scan),
+                false => self.next_found(scan),
+            }
+        }
+    }
+
+    /// The next row in order.
+    ///
+    /// # Safety
+    ///
+    /// As [`Scan::next`].
+    unsafe fn next_in_order(&mut self, scan: pg_sys::IndexScanDesc) -> Result<Option<Row>, Error> {
+        loop {
+            if let Some(row) = self.in_order.pop() {
+                return Ok(Some(Row { tid: row.tid, distance: Some(row.distance), recheck: false }));
+            }
+            if self.in_order.has_all() {
+                return Ok(None);
+            }
+            if let Some(search) = &mut self.search {
+                search.demand.waiting = self.in_order.len();
+            }
+            // SAFETY: the caller says that index and table are open.
+            let Some(found) = (unsafe { self.next_found(scan)? }) else {
+                self.in_order.end();
+                continue;
+            };
+            // Where all distances are NULL, any order is right.
+            let Some(least) = found.distance else { return Ok(Some(found)) };
+            self.in_order.pass(least);
+            if !found.recheck {
+                self.in_order.push(found.tid, least);
+                continue;
+            }
+            self.stats.rechecks += 1;
+            // SAFETY: the scan is about to return a row, and its order key is a vector.
+            match unsafe { self.in_order.look(scan, found.tid) } {
+                InTable::Seen(distance) if distance < least => {
+                    let what = format!("a row is at a distance of {distance}, and it has {least} as the least");
+                    return Err(Error::corrupt(PageId(0), what));
+                }
+                InTable::Seen(distance) => self.in_order.push(found.tid, distance),
+                InTable::Unseen { is_dead } => {
+                    let search = self.search.as_mut().expect("it found the row");
+                    search.demand.dead += usize::from(is_dead);
+                }
+            }
+        }
+    }
+
+    /// The next row as the index finds it.
+    ///
+    /// # Safety
+    ///
+    /// As [`Scan::next`].
+    unsafe fn next_found(&mut self, scan: pg_sys::IndexScanDesc) -> Result<Option<Row>, Error> {
         loop {
             let search = match &mut self.search {
                 Some(search) => search,
@@ -348,7 +418,7 @@ impl Scan {
                     let keeps = (&self.conditions, &self.limits);
                     // SAFETY: the scan keeps its index and table open until `amendscan`, which ends
                     // the search.
-                    none.insert(unsafe { Search::new(scan, &self.query.vector(scan), keeps)? })
+                    none.insert(unsafe { Search::new(scan, &self.query.vector(scan)?, keeps)? })
                 }
             };
             if let Some(end) = search.reached(&self.limits) {
@@ -385,14 +455,14 @@ impl Query {
     /// # Safety
     ///
     /// `scan` has its index open.
-    unsafe fn vector(&self, scan: pg_sys::IndexScanDesc) -> Cow<'_, [f32]> {
+    unsafe fn vector(&self, scan: pg_sys::IndexScanDesc) -> Result<Cow<'_, [f32]>, Error> {
         match self {
-            Self::Vector(vector) => Cow::Borrowed(vector),
+            Self::Vector(vector) => Ok(Cow::Borrowed(vector)),
             Self::AnyOrder => {
                 // SAFETY: the caller says that the scan has its index open.
-                let mut some = vec![0.0; unsafe { opclass::dimensions((*scan).indexRelation) }];
+                let mut some = vec![0.0; unsafe { open_indexes::dimensions((*scan).indexRelation)? }];
                 some[0] = 1.0;
-                Cow::Owned(some)
+                Ok(Cow::Owned(some))
             }
         }
     }

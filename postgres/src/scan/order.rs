@@ -4,6 +4,7 @@
 //! whose interval of distances meets no other is in its place, and is returned as it is. For other
 //! rows the scan returns a lower bound and asks for a recheck (`xs_recheckorderby`): the executor
 //! computes the distance from the table, and holds rows back until no other can come before them.
+//! Where their places in the table may be read, `places.rs` does that instead.
 //! That is correct only if a bound is never above the distance, and never below the bound of the
 //! row before.
 
@@ -40,6 +41,11 @@ impl Order {
         Self { said: f64::NEG_INFINITY, most: f64::NEG_INFINITY, margin: 0.0, strict }
     }
 
+    /// Whether rows must come in order.
+    pub(super) fn is_strict(&self) -> bool {
+        self.strict
+    }
+
     /// Lower bound and recheck flag of the next row. `None` if the row must be left out: the
     /// executor may have returned rows that are farther. `upcoming` are the rows that are known to
     /// come next, nearest first.
@@ -58,8 +64,7 @@ impl Order {
             return Some(Place { distance: self.said, recheck: false });
         }
         if !self.strict {
-            // No recheck: a row that the executor rechecks loses its place in the table (`ctid`),
-            // which FOR UPDATE needs.
+            // As the index has it.
             return Some(Place { distance: least, recheck: false });
         }
         if least < self.said {

@@ -1,0 +1,231 @@
+//! Puts rows in order before the executor gets them, where the place of a row in the table (`ctid`)
+//! may be read from the scan.
+//!
+//! A row that the executor puts back in order itself (`xs_recheckorderby`) has lost its place: it
+//! is that of no block. A condition on it is false, `FOR UPDATE` and `WHERE CURRENT OF` fail, or
+//! change what they should not. So such a scan computes the distances itself, from the table, and
+//! returns rows with distances that the executor need not look at again.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+use pgrx::pg_sys;
+
+use super::limit;
+
+/// Rows that wait until no other row can come before them.
+#[derive(Default)]
+pub(super) struct InOrder {
+    /// Whether the plan reads the places of the scan's rows; `None` before the first row.
+    is_read: Option<bool>,
+    /// Whether the rows of this search wait here; `None` before its first row.
+    is_wanted: Option<bool>,
+    rows: BinaryHeap<Reverse<Placed>>,
+    /// The number of rows that have come: of equally far rows the first stays first.
+    count: usize,
+    /// No row that comes later is nearer.
+    least: f64,
+    /// Whether no more rows come.
+    has_all: bool,
+    table: Option<Table>,
+}
+
+/// A row that waits.
+#[derive(Clone, Copy)]
+pub(super) struct Placed {
+    pub(super) distance: f64,
+    pub(super) tid: pg_sys::ItemPointerData,
+    number: usize,
+}
+
+/// What the table has of a row.
+pub(super) enum InTable {
+    /// The true distance of the version that the scan sees.
+    Seen(f64),
+    /// The scan sees no version.
+    Unseen {
+        /// Whether no scan does.
+        is_dead: bool,
+    },
+}
+
+impl InOrder {
+    /// Whether rows are to wait here: where the plan reads their places, or `WHERE CURRENT OF` may,
+    /// as it may of every cursor.
+    ///
+    /// # Safety
+    ///
+    /// `scan` is about to return a row.
+    pub(super) unsafe fn is_wanted(&mut self, scan: pg_sys::IndexScanDesc) -> bool {
+        if let Some(is_wanted) = self.is_wanted {
+            return is_wanted;
+        }
+        // SAFETY: the caller says that the scan is about to return a row.
+        let mut is_read = || *self.is_read.get_or_insert_with(|| unsafe { limit::reads_places(scan) });
+        let is_wanted = !limit::runs_to_end() || is_read();
+        self.is_wanted = Some(is_wanted);
+        is_wanted
+    }
+
+    /// Forgets the rows, for another search.
+    pub(super) fn clear(&mut self) {
+        self.is_wanted = None;
+        self.rows.clear();
+        (self.count, self.least, self.has_all) = (0, f64::NEG_INFINITY, false);
+    }
+
+    /// The number of rows that wait.
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether no more rows come.
+    pub(super) fn has_all(&self) -> bool {
+        self.has_all
+    }
+
+    /// Says that no row that comes later is nearer than `least`.
+    pub(super) fn pass(&mut self, least: f64) {
+        self.least = least;
+    }
+
+    /// Says that no more rows come.
+    pub(super) fn end(&mut self) {
+        self.has_all = true;
+    }
+
+    /// Adds a row.
+    pub(super) fn push(&mut self, tid: pg_sys::ItemPointerData, distance: f64) {
+        self.rows.push(Reverse(Placed { distance, tid, number: self.count }));
+        self.count += 1;
+    }
+
+    /// The nearest row that waits, if no other can come before it.
+    pub(super) fn pop(&mut self) -> Option<Placed> {
+        let Reverse(nearest) = self.rows.peek()?;
+        if !self.has_all && nearest.distance > self.least {
+            return None;
+        }
+        self.rows.pop().map(|Reverse(row)| row)
+    }
+
+    /// What the table has of the row at `tid`.
+    ///
+    /// # Safety
+    ///
+    /// `scan` is about to return a row, and has one order key, which is not NULL.
+    pub(super) unsafe fn look(&mut self, scan: pg_sys::IndexScanDesc, tid: pg_sys::ItemPointerData) -> InTable {
+        // SAFETY: the caller says so.
+        unsafe { self.table.get_or_insert_with(|| Table::new(scan)).look(scan, tid) }
+    }
+
+    /// Gives back what the table was read with.
+    ///
+    /// # Safety
+    ///
+    /// The scan that it was read for has not ended yet.
+    pub(super) unsafe fn close(&mut self) {
+        if let Some(table) = self.table.take() {
+            // SAFETY: both were made by `new`, in a context that is there until the scan has ended.
+            unsafe {
+                pg_sys::ExecDropSingleTupleTableSlot(table.slot);
+                pg_sys::FreeExecutorState(table.state);
+            }
+        }
+    }
+}
+
+impl Ord for Placed {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.distance.total_cmp(&other.distance).then(self.number.cmp(&other.number))
+    }
+}
+
+impl PartialOrd for Placed {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Placed {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Placed {}
+
+/// What distances are computed with. After an error, the end of the transaction gives it back.
+struct Table {
+    slot: *mut pg_sys::TupleTableSlot,
+    state: *mut pg_sys::EState,
+    /// What is indexed.
+    info: *mut pg_sys::IndexInfo,
+}
+
+impl Table {
+    /// # Safety
+    ///
+    /// `scan` is a scan that PostgreSQL began, with its index and table open.
+    unsafe fn new(scan: pg_sys::IndexScanDesc) -> Self {
+        // SAFETY: the caller says that both are open. What is made lives in the context of the
+        // scan.
+        unsafe {
+            let callers = pg_sys::MemoryContextSwitchTo(pg_sys::GetMemoryChunkContext(scan.cast()));
+            let made = Self {
+                slot: pg_sys::table_slot_create((*scan).heapRelation, std::ptr::null_mut()),
+                state: pg_sys::CreateExecutorState(),
+                info: pg_sys::BuildIndexInfo((*scan).indexRelation),
+            };
+            pg_sys::MemoryContextSwitchTo(callers);
+            made
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`InOrder::look`].
+    unsafe fn look(&self, scan: pg_sys::IndexScanDesc, mut tid: pg_sys::ItemPointerData) -> InTable {
+        let (mut is_more, mut is_dead) = (false, false);
+        // SAFETY: the caller says what the scan has. The slot is of its table. PostgreSQL itself
+        // fetches the row that the scan returns next with the same state of the table.
+        unsafe {
+            let (fetch, snapshot) = ((*scan).xs_heapfetch, (*scan).xs_snapshot);
+            let (more, dead) = (&raw mut is_more, &raw mut is_dead);
+            if !pg_sys::table_index_fetch_tuple(fetch, &raw mut tid, snapshot, self.slot, more, dead) {
+                return InTable::Unseen { is_dead };
+            }
+            let distance = self.distance(&mut *(*scan).orderByData);
+            pg_sys::ExecClearTuple(self.slot);
+            InTable::Seen(distance)
+        }
+    }
+
+    /// The distance of the row in the slot.
+    ///
+    /// # Safety
+    ///
+    /// There is one, and `key` is the order key of the scan.
+    unsafe fn distance(&self, key: &mut pg_sys::ScanKeyData) -> f64 {
+        let mut values = [pg_sys::Datum::from(0); pg_sys::INDEX_MAX_KEYS as usize];
+        let mut is_null = [false; pg_sys::INDEX_MAX_KEYS as usize];
+        // SAFETY: the caller says that there is a row. An index has no more columns than there are
+        // places, and its first is of the type that the operator of the key takes.
+        unsafe {
+            let mut context = (*self.state).es_per_tuple_exprcontext;
+            if context.is_null() {
+                context = pg_sys::MakePerTupleExprContext(self.state);
+            }
+            (*context).ecxt_scantuple = self.slot;
+            let callers = pg_sys::MemoryContextSwitchTo((*context).ecxt_per_tuple_memory);
+            pg_sys::FormIndexDatum(self.info, self.slot, self.state, values.as_mut_ptr(), is_null.as_mut_ptr());
+            let (operator, collation) = (&raw mut key.sk_func, key.sk_collation);
+            // Only a damaged index has a row without a vector.
+            let distance =
+                (!is_null[0]).then(|| pg_sys::FunctionCall2Coll(operator, collation, values[0], key.sk_argument));
+            pg_sys::MemoryContextSwitchTo(callers);
+            pg_sys::MemoryContextReset((*context).ecxt_per_tuple_memory);
+            distance.map_or(f64::INFINITY, |distance| f64::from_bits(distance.value() as u64))
+        }
+    }
+}

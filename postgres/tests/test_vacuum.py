@@ -1,0 +1,110 @@
+"""VACUUM as PostgreSQL calls it: beside vacuums of TOAST, in parallel, by autovacuum."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+import psycopg
+
+from devserver import Cluster
+from tests.items import RELAXED, Connect, by_index, create, number, run, value, vectors
+from tests.test_inspect import check
+from tests.test_maintenance import wait
+from tests.test_training import TRAINED, WANTS, grow
+
+# Dimensions of vectors that are TOASTed. Insertions train an index of them up to 256 rows.
+WIDE = 600
+
+
+def test_a_training_reads_no_vector_that_another_vacuum_has_removed(connect: Connect) -> None:
+    """While it read the table, other backends did not wait for its snapshot."""
+    connection, vacuum, watcher = connect(), connect(), connect()
+    create(connection, dim=WIDE)
+    run(connection, "ALTER TABLE items ALTER embedding SET STORAGE EXTERNAL, ALTER note SET STORAGE PLAIN")
+    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off, toast.autovacuum_enabled = off)")
+    # Notes make the table long enough for a vacuum that sleeps at every block.
+    run(connection, "ALTER TABLE items ALTER note SET DEFAULT repeat('x', 700)")
+    grow(connection, vectors(2400, seed=1, dim=WIDE))
+    assert value(connection, WANTS) is True
+    toast = value(connection, "SELECT reltoastrelid::regclass::text FROM pg_class WHERE relname = 'items'")
+    run(vacuum, "SET vacuum_cost_delay = 20; SET vacuum_cost_limit = 20")
+    failed: list[Exception] = []
+
+    def train() -> None:
+        try:
+            run(vacuum, "VACUUM items")
+        except psycopg.Error as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    sleeps = (
+        "SELECT count(*) FROM pg_stat_progress_vacuum JOIN pg_stat_activity a USING (pid) WHERE heap_blks_scanned > 80"
+        f" AND phase = 'scanning heap' AND a.pid = {vacuum.info.backend_pid} AND wait_event = 'VacuumDelay'"
+    )
+
+    def is_stopped() -> bool:
+        """Stops the vacuum where it holds no lock that an UPDATE waits for."""
+        os.kill(vacuum.info.backend_pid, signal.SIGSTOP)
+        if number(watcher, sleeps) == 1:
+            return True
+        os.kill(vacuum.info.backend_pid, signal.SIGCONT)
+        return not thread.is_alive()
+
+    wait(is_stopped)
+    # The rows are in the blocks that were read. Their old versions stay, for the vacuum is beyond.
+    new = vectors(200, seed=2, dim=WIDE)
+    with connection.cursor() as cursor:
+        cursor.executemany("UPDATE items SET embedding = %s WHERE id = %s", [(new[at], at) for at in range(200)])
+    run(connection, f"VACUUM {toast}")
+    assert number(watcher, sleeps) == 1
+    os.kill(vacuum.info.backend_pid, signal.SIGCONT)
+    thread.join()
+    assert failed == []
+    assert number(connection, TRAINED) >= 2400
+    check(connection)
+    query = vectors(1, seed=3, dim=WIDE)[0]
+    with connection.transaction():
+        run(connection, RELAXED)
+        assert sorted(by_index(connection, query, 2401)) == list(range(2400))
+
+
+def test_workers_of_a_parallel_vacuum_leave_the_index_to_the_leader(connect: Connect) -> None:
+    """Each would take as much memory as a vacuum may."""
+    connection = connect()
+    create(connection)
+    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
+    run(connection, "CREATE INDEX items_cosine ON items USING pagehop (embedding vector_cosine_ops)")
+    run(connection, "SET min_parallel_index_scan_size = 0; SET max_parallel_maintenance_workers = 2")
+    said: list[str] = []
+    connection.add_notice_handler(lambda notice: said.append(notice.message_primary or ""))
+    grow(connection, vectors(1500, seed=1))
+    run(connection, "DELETE FROM items WHERE id % 3 = 0")
+    run(connection, "VACUUM (VERBOSE, PARALLEL 2, INDEX_CLEANUP on) items")
+    # There is one other index, which is vacuumed by the leader, too.
+    assert not any("parallel vacuum worker" in line for line in said), said
+    for index in ["items_embedding", "items_cosine"]:
+        report = check(connection, index)
+        assert (report["nodes"], report["dead_nodes"]) == (1000, 0)
+
+
+def test_autovacuum_keeps_to_its_own_memory(new_cluster: Callable[..., Cluster]) -> None:
+    settings = {"autovacuum_naptime": 1, "autovacuum_work_mem": "1MB", "maintenance_work_mem": "64MB"}
+    cluster = new_cluster(fsync=False, **settings)
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        create(connection)
+        run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
+        # Up to 16,384 rows are trained in any memory.
+        grow(connection, vectors(17_500, seed=1), step=250)
+        assert value(connection, WANTS) is True
+        run(connection, "ALTER TABLE items SET (autovacuum_enabled = on)")
+        refused = "has grown beyond its model, and autovacuum_work_mem has no room to train it again"
+        wait(lambda: refused in cluster.log.read_text())
+        assert value(connection, WANTS) is True
+        run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
+        run(connection, "VACUUM items")
+        assert value(connection, WANTS) is False
+    cluster.remove()
