@@ -39,11 +39,12 @@ pub enum Error {
         /// The argument, its value and the accepted range.
         what: String,
     },
-    /// A build needs more memory than it may use.
+    /// A build needs more memory than it may use, or the system does not give a search what it
+    /// needs.
     Memory {
-        /// The rows, what they need and what may be used.
+        /// What needs it, how much, and what may be used.
         what: String,
-        /// Bytes that will do.
+        /// Bytes that will do; of a search, those that were refused.
         needed_bytes: u64,
     },
     /// A recall was given, and the index was never calibrated.

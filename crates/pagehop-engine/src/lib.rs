@@ -11,6 +11,7 @@ mod filter;
 mod graph;
 mod ids;
 mod index;
+mod memory;
 mod metric;
 mod options;
 pub mod page;

@@ -150,7 +150,11 @@ impl Search {
 
     /// Why there is no next row.
     pub(super) fn end_of_rows(&self) -> End {
-        if self.cursor.is_cut() { End::Pages } else { End::Exhausted }
+        match (self.cursor.is_cut(), self.cursor.is_full()) {
+            (true, _) => End::Pages,
+            (false, true) => End::Memory,
+            (false, false) => End::Exhausted,
+        }
     }
 
     /// What the search has cost so far.

@@ -6,6 +6,7 @@ pub(crate) mod bound;
 pub(crate) mod cursor;
 mod cursor_parts;
 mod cursor_postings;
+mod cursor_second;
 mod cursor_sequential;
 pub(crate) mod exact;
 pub(crate) mod filter_plan;
