@@ -418,3 +418,30 @@ fn an_insertion_that_reads_a_damaged_page_is_refused() {
     }
     assert!(refused > 0 && untouched > 0, "{refused} {untouched}");
 }
+
+/// A vacuum goes over the nodes in the order of their pages, and puts the dead ones into its list
+/// as it comes to them. So they leave the graph in that order, too, backwards, and each page is
+/// changed while it is in memory.
+#[test]
+fn dead_nodes_are_listed_in_the_order_of_their_pages() {
+    const DEAD_PAGE: u8 = 5;
+    let mut rows = Rows::new(8, embeddings(8, 3000, 5));
+    rows.ids = (1..=3000).collect();
+    let mut pages = built(&rows, Metric::L2);
+    let mut is_dead = |row_id| row_id % 2 == 0;
+    for page in (0..pages.page_count()).step_by(4) {
+        change(&mut pages, |change| change.remove_dead_rows(page..page + 4, &mut is_dead).unwrap());
+    }
+    let number = |body: &[u8], at: usize| u32::from_le_bytes(body[at..at + 4].try_into().unwrap());
+    let mut listed = Vec::new();
+    let mut page = number(pages.body(PageId(0)), 144);
+    while page != 0 {
+        let body = pages.body(PageId(page));
+        assert_eq!(body[0] & 0x0F, DEAD_PAGE);
+        let count = usize::from(u16::from_le_bytes([body[2], body[3]]));
+        listed.extend((0..count).rev().map(|at| number(body, 40 + 12 * at)));
+        page = number(body, 4);
+    }
+    assert_eq!(listed.len(), 1500, "on three pages of the list");
+    assert!(listed.is_sorted_by(|a, b| a > b), "the order in which a vacuum takes them");
+}
