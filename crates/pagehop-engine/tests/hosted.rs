@@ -97,18 +97,18 @@ fn rows_that_come_together_train_the_model_once() {
             let (ids, vectors) = (&rows.ids[range.clone()], &rows.values[range.start * dim..range.end * dim]);
             change(pages, |change| change.train_if_grown(ids, vectors, &[], &mut no_progress()).unwrap())
         };
-        assert!(!train(&mut pages, 0..0));
-        assert!(train(&mut pages, 0..100));
+        assert_eq!(train(&mut pages, 0..0), 0);
+        assert_eq!(train(&mut pages, 0..100), 100);
         let index = Index::open(pages.clone()).unwrap();
         assert_eq!(index.info().unwrap().trained_rows, 100);
-        assert!(index.is_young().unwrap());
+        assert_eq!(index.room_at_once().unwrap(), 4096 - 100);
         let before = pages.clone();
-        let few = train(&mut pages, 100..110);
+        let few = train(&mut pages, 100..110) > 0;
         // Under the inner product a longer row trains an index of so few rows.
         assert!(!few || metric == Metric::InnerProduct);
         assert!(few || pages.page_count() == before.page_count());
         (100..110).filter(|_| !few).for_each(|row| insert(&mut pages, rows.ids[row], rows.row(row), false));
-        assert!(train(&mut pages, 110..1000));
+        assert_eq!(train(&mut pages, 110..1000), 890);
         let info = Index::open(pages.clone()).unwrap().info().unwrap();
         assert_eq!((info.rows, info.trained_rows), (1000, 1000));
         assert_eq!(check(&pages).nodes, 1000);
@@ -124,7 +124,28 @@ fn rows_that_come_together_train_the_model_once() {
         assert!(matches!(refused, Err(Error::Argument { .. })), "{refused:?}");
     }
     let old = built(&Rows::new(4, embeddings(4, 17_000, 6)), Metric::L2);
-    assert!(!Index::open(&old).unwrap().is_young().unwrap());
+    assert_eq!(Index::open(&old).unwrap().room_at_once().unwrap(), 0);
+}
+
+/// Others wait for a training by rows that come together, so no more than some thousand do that.
+#[test]
+fn many_rows_that_come_together_train_the_model_with_the_first() {
+    let mut rows = Rows::new(4, embeddings(4, 6000, 5));
+    rows.ids = (1..=6000).collect();
+    let mut pages = MemPages::new();
+    create(4, &CreateOptions { row_ids: RowIds::HostOwned, ..CreateOptions::default() }, &mut pages).unwrap();
+    let train = |pages: &mut MemPages, first: usize| {
+        let (ids, vectors) = (&rows.ids[first..], &rows.values[first * 4..]);
+        change(pages, |change| change.train_if_grown(ids, vectors, &[], &mut no_progress()).unwrap())
+    };
+    assert_eq!(train(&mut pages, 0), 4096);
+    assert_eq!(train(&mut pages, 4096), 0);
+    let info = Index::open(&pages).unwrap().info().unwrap();
+    assert_eq!((info.rows, info.trained_rows), (4096, 4096));
+    assert_eq!(Index::open(&pages).unwrap().room_at_once().unwrap(), 0);
+    (4096..4200).for_each(|row| insert(&mut pages, rows.ids[row], rows.row(row), false));
+    assert_eq!(check(&pages).nodes, 4200);
+    assert_eq!(row_ids(&pages, rows.row(0)), (1..=4200).collect());
 }
 
 /// Grows an index from zero rows, row by row. The model is trained again as the index grows, and
