@@ -48,6 +48,11 @@ pub(crate) unsafe fn raise(index: pg_sys::Relation, error: Error) -> ! {
         Error::Full { what, source: Some(source) } => {
             (PgSqlErrorCode::ERRCODE_DISK_FULL, format!("index \"{name}\": {what}: {source}"), None)
         }
+        Error::Memory { what, .. } => (
+            PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY,
+            format!("index \"{name}\": {what}"),
+            Some("Lower work_mem: a scan takes up to eight times as much. Or look at the limits on the server's memory.".into()),
+        ),
         Error::Io { what, source } => {
             (PgSqlErrorCode::ERRCODE_IO_ERROR, format!("index \"{name}\": {what}: {source}"), None)
         }

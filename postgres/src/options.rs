@@ -374,6 +374,7 @@ impl Limits {
     /// Makes the cursor keep to the limits while it looks for a row.
     pub(crate) fn set(&self, cursor: &mut Cursor<'_, RelationPages>) {
         cursor.limit_memory(scan_bytes());
+        cursor.end_at_memory(self.memory_bytes.unwrap_or(usize::MAX));
         cursor.limit_reads(self.pages.unwrap_or(u64::MAX));
     }
 

@@ -9,7 +9,7 @@
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use pagehop_engine::{Error, HostRows, Scratch, TrainingHost, Value};
+use pagehop_engine::{Error, HostRows, Scratch, TrainingHost, Value, build_memory_bytes};
 use pgrx::pg_sys;
 
 use crate::errors;
@@ -26,6 +26,8 @@ use crate::temp_files::TempFiles;
 const PROC_ARRAY_LOCK: usize = 4;
 /// Blocks of a table: "to the end".
 const ALL_BLOCKS: u32 = u32::MAX;
+/// Bytes of a row id in a list that grows.
+const ROW_ID_BYTES: usize = 3 * size_of::<u64>();
 /// Milliseconds that a training waits for the lock of the index to give itself up.
 const GIVE_UP_MS: i32 = 1000;
 
@@ -63,6 +65,7 @@ pub(crate) unsafe fn grown_index(
     if !has_room(open.info()?.rows as usize) {
         return Ok(false);
     }
+    memory::reserve(open.info()?.rows as usize * ROW_ID_BYTES);
     count_own_snapshot();
     // SAFETY: the caller keeps both open and is not the writer of the index.
     let mut host = unsafe { Host::new(index, heap, wait) };
@@ -81,6 +84,8 @@ pub(crate) unsafe fn grown_index(
         return Ok(false);
     }
     let (count, all) = (rows.len(), budget.sample(rows.len()));
+    // The system may have less than `maintenance_work_mem`.
+    memory::reserve(build_memory_bytes(count, dim, 1).min(budget.of_engine(count)) as usize);
     let signals = Signals::leave();
     let held = Rc::new(HeldInterrupts::hold());
     host.held = Some(Rc::clone(&held));

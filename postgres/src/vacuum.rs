@@ -11,7 +11,7 @@ use std::ffi::c_void;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use pagehop_engine::{Change, Error, PageId, Pages, RemoveReport, VacuumReport};
+use pagehop_engine::{Change, Error, PageId, Pages, PendingPlace, RemoveReport, VacuumReport};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
@@ -105,13 +105,23 @@ unsafe fn remove(index: pg_sys::Relation, is_dead: &mut dyn FnMut(u64) -> bool) 
         // SAFETY: the caller keeps the index open and is not its writer.
         page = unsafe { writer::change(index, |change| remove_some(change, page, is_dead, &mut total))? };
     }
-    let mut listed = None;
+    let mut settled = None;
     // SAFETY: the caller keeps the index open and is not its writer.
-    while let Some(next) = unsafe { writer::change(index, |change| change.settle_pending(listed))? } {
-        listed = Some(next);
+    while let Some(next) = unsafe { writer::change(index, |change| settle_some(change, settled))? } {
+        settled = Some(next);
         delay();
     }
     Ok(total)
+}
+
+/// Takes row ids that their nodes have by now off the pending list, from `settled` on, and returns
+/// how far that came.
+fn settle_some(
+    change: &mut Change<'_, Writer>,
+    settled: Option<PendingPlace>,
+) -> Result<Option<PendingPlace>, Error> {
+    let hold = Hold::begin();
+    change.settle_pending(settled, &mut || !hold.is_over())
 }
 
 /// Removes the dead rows of some pages, from `page` on, and returns the page after them.

@@ -17,7 +17,7 @@ from psycopg import errors
 
 from devserver import Cluster
 from devserver.processes import server_owner
-from tests.items import Connect, create, everything, fill, number, recall, run, value, vectors
+from tests.items import Connect, create, everything, fill, ids, number, recall, run, value, vectors
 from tests.test_inspect import ask, check
 from tests.test_maintenance import wait
 from tests.test_memory import ROWS, scatter
@@ -211,6 +211,44 @@ def test_a_full_disk_ends_the_statement_only(new_cluster: Callable[..., Cluster]
         assert check(connection)["nodes"] == 2400
         assert len(everything(connection)) == 2400
         assert str(value(connection, "SELECT pg_relation_filepath('items_embedding')")).startswith("pg_tblspc/")
+        run(connection, "DROP TABLE items")
+        run(connection, "DROP TABLESPACE small")
+
+
+def fill_the_disk(connection: psycopg.Connection, step: int) -> None:
+    """Adds rows, `step` at a time, as long as there is room. Those of the last step are dead."""
+    first = number(connection, "SELECT max(id) + 1 FROM items")
+    for at in range(100):
+        fill(connection, vectors(step, seed=at), first=first + step * at)
+
+
+def test_a_vacuum_without_room_loses_nothing(new_cluster: Callable[..., Cluster], small_disk: Path) -> None:
+    """It needs a page for its list of the dead, and there is none. The next one begins again."""
+    cluster = new_cluster(autovacuum=False, fsync=False)
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        run(connection, f"CREATE TABLESPACE small LOCATION '{small_disk}'")
+        scatter(connection, 2000)
+        index = "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops) TABLESPACE small"
+        run(connection, index)
+        for step in [1000, 100, 1]:
+            with pytest.raises(errors.DiskFull):
+                fill_the_disk(connection, step)
+        run(connection, "DELETE FROM items WHERE id < 500")
+        left = ids(connection, "SELECT id FROM items ORDER BY id")
+        nodes = check(connection)["nodes"]
+        for _ in range(2):
+            with pytest.raises(errors.DiskFull):
+                run(connection, "VACUUM (INDEX_CLEANUP on) items")
+            assert check(connection)["nodes"] == nodes
+            assert everything(connection) == left
+        assert recall(connection) > 0.9
+        subprocess.run(["mount", "-o", "remount,size=6400k", small_disk], check=True)
+        run(connection, "VACUUM (INDEX_CLEANUP on) items")
+        report = check(connection)
+        assert (report["nodes"], report["dead_nodes"]) == (len(left), 0)
+        assert everything(connection) == left
+        fill(connection, vectors(400, seed=2), first=200_000)
+        assert len(everything(connection)) == len(left) + 400
         run(connection, "DROP TABLE items")
         run(connection, "DROP TABLESPACE small")
 

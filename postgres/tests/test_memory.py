@@ -13,7 +13,7 @@ import pytest
 from psycopg import errors
 
 from devserver import Cluster
-from tests.items import DIM, KINDS, Connect, everything, fill, number, recall, run, vectors
+from tests.items import DIM, KINDS, Connect, create, everything, fill, ids, number, recall, run, vectors
 from tests.test_inspect import ask, check
 
 # Beyond the rows that are always connected at once, whose codes are put aside in the least memory.
@@ -179,6 +179,93 @@ def test_memory_that_the_system_does_not_give_is_an_error(new_cluster: Callable[
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         build(connection)
         assert check(connection)["nodes"] == 8000
+
+
+SCANS = {
+    "a walk": ("", "true"),
+    "a walk with a limit of its own": ("SET pagehop.scan_mem_multiplier = 1000;", "true"),
+    "passes over the pages": ("SET work_mem = '256kB';", "true"),
+    "a walk for some rows": ("", "part < 20"),
+    "postings": ("", "part < 2"),
+}
+
+
+def test_memory_that_a_scan_does_not_get_is_an_error(new_cluster: Callable[..., Cluster]) -> None:
+    """Not the end of the server: a scan takes as much as `work_mem` says, and the system may not
+    have it.
+    """
+    cluster, rows = new_cluster(autovacuum=False, fsync=False, work_mem="2GB"), 24_000
+
+    def nearest(connection: psycopg.Connection, query: str, setting: str, where: str) -> str:
+        """A query that a session has asked for ten rows, for all."""
+        run(connection, f"SET pagehop.scan_order = relaxed_order; {setting}")
+        run(connection, "SET enable_seqscan = off; SET enable_sort = off; SET enable_bitmapscan = off")
+        ordered = f"SELECT id FROM items WHERE {where} ORDER BY embedding <-> '{query}'"
+        assert len(ids(connection, f"{ordered} LIMIT 10")) == 10
+        # Neither the executor nor the client keeps rows.
+        return f"SELECT count(*) FROM ({ordered} OFFSET 0) found"
+
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        scatter(connection, rows)
+        run(connection, "ALTER TABLE items ADD part int GENERATED ALWAYS AS (id % 23) STORED")
+        run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops, part)")
+        run(connection, "VACUUM ANALYZE items")
+        [query] = queries(connection, rows)
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        nearest(connection, query, "", "true")
+        status = Path(f"/proc/{connection.info.backend_pid}/status").read_text()
+    [used] = re.findall(r"VmSize:\s*(\d+) kB", status)
+    refused: dict[str, str | None] = {}
+    for room in [256 << 10, 1 << 20, 2 << 20]:
+        cluster.stop()
+        with processes_limited_to(int(used) * 1024 + room):
+            cluster.start()
+        with psycopg.connect(cluster.dsn(), autocommit=True) as other:
+            for scan, (setting, where) in SCANS.items():
+                with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+                    every = nearest(connection, query, setting, where)
+                    try:
+                        found = number(connection, every)
+                    except errors.OutOfMemory as error:
+                        refused[scan] = error.diag.message_hint
+                    else:
+                        assert found == number(other, f"SELECT count(*) FROM items WHERE {where}"), scan
+                    nearest(connection, query, setting, where)
+    assert refused.keys() == SCANS.keys(), "each was refused memory at least once"
+    assert all("work_mem" in str(hint) for hint in refused.values()), refused
+
+
+def test_memory_that_a_training_does_not_get_is_an_error(new_cluster: Callable[..., Cluster]) -> None:
+    cluster, rows, dim = new_cluster(autovacuum=False, fsync=False, maintenance_work_mem="1GB"), 4200, 500
+    trained = "SELECT trained_rows FROM pagehop_info('items_embedding')"
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        scatter(connection, rows, dim=dim)
+        run(connection, "ALTER TABLE items RENAME TO source")
+        create(connection, dim=dim)
+        for first in range(0, rows, 100):
+            run(connection, f"INSERT INTO items SELECT * FROM source WHERE id BETWEEN {first} AND {first + 99}")
+        before = number(connection, trained)
+        status = Path(f"/proc/{connection.info.backend_pid}/status").read_text()
+    [used] = re.findall(r"VmSize:\s*(\d+) kB", status)
+    refused = 0
+    # Not enough for the rows; enough for them, which take 8 MB, but not for the graph.
+    for room in [6, 10, 14, 18]:
+        cluster.stop()
+        with processes_limited_to(int(used) * 1024 + (room << 20)):
+            cluster.start()
+        with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+            try:
+                run(connection, "VACUUM items")
+            except errors.OutOfMemory:
+                refused += 1
+                assert number(connection, trained) == before
+            assert number(connection, "SELECT count(*) FROM items") == rows
+    assert refused > 1
+    cluster.restart()
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        run(connection, "VACUUM items")
+        assert number(connection, trained) == rows
+        assert check(connection)["nodes"] == rows
 
 
 def test_an_empty_table_and_a_single_row(connect: Connect) -> None:

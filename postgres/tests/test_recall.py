@@ -173,7 +173,39 @@ def test_info_says_which_recall_is_likely(connect: Connect) -> None:
     run(connection, "SELECT * FROM pagehop_recall('items_embedding')")
     assert value(connection, likely) == pytest.approx(0.98), "other searches than those of this session"
     fill(connection, vectors(300, seed=2), first=1500)
-    assert value(connection, likely) is None, "too much has changed"
+    assert value(connection, likely) == pytest.approx(1 - 0.02 * (1 + math.log2(1.2))), "a fifth more rows"
+    fill(connection, vectors(1200, seed=3), first=1800)
+    assert value(connection, likely) == pytest.approx(1 - 0.02 * 2)
+    run(connection, "RESET pagehop.recall")
+    found = value(connection, "SELECT recall FROM pagehop_recall('items_embedding')")
+    assert isinstance(found, float)
+    assert found > 0.96
+    assert value(connection, likely) == found
+
+
+def test_info_says_which_recall_is_likely_before_anything_was_measured(connect: Connect) -> None:
+    """At most what searches find."""
+    connection = connect()
+    create(connection)
+    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
+    likely = "SELECT likely_recall FROM pagehop_info('items_embedding')"
+    assert value(connection, likely) is None, "there are no rows"
+    for first in range(0, 4000, 100):
+        fill(connection, vectors(100, seed=first), first=first)
+    assert number(connection, CALIBRATED) == 0
+    for recall_of_index, least, most in [("RESET (recall)", 0.949, 0.951), ("SET (recall = 0.98)", 0.972, 0.974)]:
+        run(connection, f"ALTER INDEX items_embedding {recall_of_index}")
+        said = value(connection, likely)
+        assert isinstance(said, float)
+        assert least < said < most
+        with connection.transaction():
+            # Who may not write leaves no audit.
+            run(connection, "SET TRANSACTION READ ONLY")
+            found = value(connection, "SELECT recall FROM pagehop_recall('items_embedding')")
+        assert isinstance(found, float)
+        assert found >= said
+    run(connection, "VACUUM items")
+    assert value(connection, likely) == pytest.approx(0.98)
 
 
 def test_a_small_index_is_searched_to_its_end(connect: Connect) -> None:

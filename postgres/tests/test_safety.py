@@ -4,6 +4,7 @@ or to other users.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +31,8 @@ from tests.items import (
 )
 from tests.test_maintenance import wait
 
+# `PAGEHOP_PG_ROWS=140000` is beyond the rows up to which a model may be trained again.
+LONGEST_OF = int(os.environ.get("PAGEHOP_PG_ROWS", "2000"))
 RECALL = "SELECT samples FROM pagehop_recall('items_embedding', {}, {})"
 
 
@@ -194,17 +197,17 @@ def test_a_cursor_opened_before_recall_1_answers(connect: Connect) -> None:
 def test_a_row_longer_than_all_is_a_row_like_others(connect: Connect) -> None:
     """It is found like others at once, and neither an insertion nor VACUUM trains for it."""
     connection = connect()
-    built(connection, 2000, "vector_ip_ops")
+    built(connection, LONGEST_OF, "vector_ip_ops")
     longest = "SELECT {} FROM items ORDER BY embedding <#> embedding LIMIT 1"
     run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
     trained = "SELECT trained_rows FROM pagehop_info('items_embedding')"
     before = number(connection, trained)
     for at, factor in enumerate([1.0001, 1.2, 1.7, 3]):
         scaled = f"(SELECT array_agg(x * {factor})::vector FROM unnest(embedding::real[]) x)"
-        run(connection, f"INSERT INTO items (id, embedding) {longest.format(f'{10_000 + at}, {scaled}')}")
+        run(connection, f"INSERT INTO items (id, embedding) {longest.format(f'{1_000_000 + at}, {scaled}')}")
     query = str(value(connection, longest.format("embedding")))
     truth = by_scan(connection, query, operator="<#>")
-    assert truth[:4] == [10_003, 10_002, 10_001, 10_000]
+    assert truth[:4] == [1_000_003, 1_000_002, 1_000_001, 1_000_000]
     for _ in range(2):
         with only_by_index(connection):
             found = ids(connection, f"SELECT id FROM items ORDER BY embedding <#> '{query}' LIMIT 10")

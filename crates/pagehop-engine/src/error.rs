@@ -39,11 +39,12 @@ pub enum Error {
         /// The argument, its value and the accepted range.
         what: String,
     },
-    /// A build needs more memory than it may use.
+    /// A build needs more memory than it may use, or the system does not give a search what it
+    /// needs.
     Memory {
-        /// The rows, what they need and what may be used.
+        /// What needs it, how much, and what may be used.
         what: String,
-        /// Bytes that would be enough.
+        /// Bytes that would be enough; of a search, those that were refused.
         needed_bytes: u64,
     },
     /// Another process or thread is writing the index, or changed it several times during the

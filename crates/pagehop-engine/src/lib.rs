@@ -11,6 +11,7 @@ mod filter;
 mod graph;
 mod ids;
 mod index;
+mod memory;
 mod metric;
 mod options;
 pub mod page;
@@ -29,8 +30,8 @@ pub use columns::{COLUMN_NAME_MAX, COLUMNS_MAX, Column, ColumnKind, ColumnRows, 
 pub use error::Error;
 pub use filter::{Comparison, FILTER_DEPTH_MAX, Filter};
 pub use index::{
-    Batch, CALIBRATION_QUERIES_MIN, Change, Cursor, FilterPlan, Found, HostRows, Index, Payloads, Prepared,
-    Searcher, TRAINED_ENOUGH, TrainingHost, build, build_memory_bytes, build_memory_bytes_min,
+    Batch, CALIBRATION_QUERIES_MIN, Change, Cursor, FilterPlan, Found, HostRows, Index, Payloads, PendingPlace,
+    Prepared, Searcher, TRAINED_ENOUGH, TrainingHost, build, build_memory_bytes, build_memory_bytes_min,
     calibration_memory_bytes, create,
 };
 pub use metric::Metric;

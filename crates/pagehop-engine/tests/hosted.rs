@@ -97,18 +97,18 @@ fn rows_that_come_together_train_the_model_once() {
             let (ids, vectors) = (&rows.ids[range.clone()], &rows.values[range.start * dim..range.end * dim]);
             change(pages, |change| change.train_if_grown(ids, vectors, &[], &mut no_progress()).unwrap())
         };
-        assert!(!train(&mut pages, 0..0));
-        assert!(train(&mut pages, 0..100));
+        assert_eq!(train(&mut pages, 0..0), 0);
+        assert_eq!(train(&mut pages, 0..100), 100);
         let index = Index::open(pages.clone()).unwrap();
         assert_eq!(index.info().unwrap().trained_rows, 100);
-        assert!(index.is_young().unwrap());
+        assert_eq!(index.room_at_once().unwrap(), 4096 - 100);
         let before = pages.clone();
-        let few = train(&mut pages, 100..110);
+        let few = train(&mut pages, 100..110) > 0;
         // Under the inner product a longer row trains an index of so few rows.
         assert!(!few || metric == Metric::InnerProduct);
         assert!(few || pages.page_count() == before.page_count());
         (100..110).filter(|_| !few).for_each(|row| insert(&mut pages, rows.ids[row], rows.row(row), false));
-        assert!(train(&mut pages, 110..1000));
+        assert_eq!(train(&mut pages, 110..1000), 890);
         let info = Index::open(pages.clone()).unwrap().info().unwrap();
         assert_eq!((info.rows, info.trained_rows), (1000, 1000));
         assert_eq!(check(&pages).nodes, 1000);
@@ -124,7 +124,28 @@ fn rows_that_come_together_train_the_model_once() {
         assert!(matches!(refused, Err(Error::Argument { .. })), "{refused:?}");
     }
     let old = built(&Rows::new(4, embeddings(4, 17_000, 6)), Metric::L2);
-    assert!(!Index::open(&old).unwrap().is_young().unwrap());
+    assert_eq!(Index::open(&old).unwrap().room_at_once().unwrap(), 0);
+}
+
+/// Others wait for a training by rows that come together, so no more than some thousand do that.
+#[test]
+fn many_rows_that_come_together_train_the_model_with_the_first() {
+    let mut rows = Rows::new(4, embeddings(4, 6000, 5));
+    rows.ids = (1..=6000).collect();
+    let mut pages = MemPages::new();
+    create(4, &CreateOptions { row_ids: RowIds::HostOwned, ..CreateOptions::default() }, &mut pages).unwrap();
+    let train = |pages: &mut MemPages, first: usize| {
+        let (ids, vectors) = (&rows.ids[first..], &rows.values[first * 4..]);
+        change(pages, |change| change.train_if_grown(ids, vectors, &[], &mut no_progress()).unwrap())
+    };
+    assert_eq!(train(&mut pages, 0), 4096);
+    assert_eq!(train(&mut pages, 4096), 0);
+    let info = Index::open(&pages).unwrap().info().unwrap();
+    assert_eq!((info.rows, info.trained_rows), (4096, 4096));
+    assert_eq!(Index::open(&pages).unwrap().room_at_once().unwrap(), 0);
+    (4096..4200).for_each(|row| insert(&mut pages, rows.ids[row], rows.row(row), false));
+    assert_eq!(check(&pages).nodes, 4200);
+    assert_eq!(row_ids(&pages, rows.row(0)), (1..=4200).collect());
 }
 
 /// Grows an index from zero rows, row by row. The model is trained again as the index grows, and
@@ -417,4 +438,31 @@ fn an_insertion_that_reads_a_damaged_page_is_refused() {
         }
     }
     assert!(refused > 0 && untouched > 0, "{refused} {untouched}");
+}
+
+/// A vacuum goes over the nodes in the order of their pages, and puts the dead ones into its list
+/// as it comes to them. So they leave the graph in that order, too, backwards, and each page is
+/// changed while it is in memory.
+#[test]
+fn dead_nodes_are_listed_in_the_order_of_their_pages() {
+    const DEAD_PAGE: u8 = 5;
+    let mut rows = Rows::new(8, embeddings(8, 3000, 5));
+    rows.ids = (1..=3000).collect();
+    let mut pages = built(&rows, Metric::L2);
+    let mut is_dead = |row_id| row_id % 2 == 0;
+    for page in (0..pages.page_count()).step_by(4) {
+        change(&mut pages, |change| change.remove_dead_rows(page..page + 4, &mut is_dead).unwrap());
+    }
+    let number = |body: &[u8], at: usize| u32::from_le_bytes(body[at..at + 4].try_into().unwrap());
+    let mut listed = Vec::new();
+    let mut page = number(pages.body(PageId(0)), 144);
+    while page != 0 {
+        let body = pages.body(PageId(page));
+        assert_eq!(body[0] & 0x0F, DEAD_PAGE);
+        let count = usize::from(u16::from_le_bytes([body[2], body[3]]));
+        listed.extend((0..count).rev().map(|at| number(body, 40 + 12 * at)));
+        page = number(body, 4);
+    }
+    assert_eq!(listed.len(), 1500, "on three pages of the list");
+    assert!(listed.is_sorted_by(|a, b| a > b), "the order in which a vacuum takes them");
 }

@@ -123,7 +123,8 @@ fn remove(session: &SharedSession<'_>, dead: &BTreeSet<u64>) -> bool {
     }
     let mut listed = None;
     while done {
-        match session.alone(|writer| change(writer, &known, |change| change.settle_pending(listed))) {
+        match session.alone(|writer| change(writer, &known, |change| change.settle_pending(listed, &mut || false)))
+        {
             Ok(Some(next)) => listed = Some(next),
             Ok(None) => break,
             Err(_) => done = false,

@@ -10,7 +10,7 @@ use std::sync::RwLock;
 use pagehop_engine::page::{Pages, Reader};
 use pagehop_engine::{Error, Index, Metric, PageId, RemoveReport};
 use pagehop_sim::MemPages;
-use support::hosted::{EVERYTHING, built, check, insert, remove, row_ids, vacuum};
+use support::hosted::{EVERYTHING, built, change, check, insert, remove, row_ids, vacuum};
 use support::{Rows, embeddings, no_progress};
 
 /// Pages that are changed while readers use them, as on a server.
@@ -201,6 +201,48 @@ fn a_damaged_list_is_reported() {
     }
 }
 
+/// A host may let others go on after any entry of the list, however many a page has.
+#[test]
+fn the_list_is_settled_in_parts() {
+    const LOOKS: usize = 7;
+    let mut rows = Rows::new(16, embeddings(16, 200, 5));
+    rows.ids = (1..=200).collect();
+    let mut pages = built(&rows, Metric::L2);
+    let mut all: BTreeSet<u64> = (1..=200).collect();
+    let mut versions = |pages: &mut MemPages, first: u64, of: Range<usize>| {
+        for row in of {
+            insert(pages, first + row as u64, rows.row(row), true);
+            all.insert(first + row as u64);
+        }
+        all.clone()
+    };
+    let mut there = versions(&mut pages, 1000, 0..100);
+    change(&mut pages, |change| change.remove_dead_rows(0..u32::MAX, &mut |_| false).unwrap());
+    let (mut place, mut parts) = (None, 0);
+    loop {
+        let mut looks = 0;
+        let mut goes_on = || {
+            looks += 1;
+            looks < LOOKS
+        };
+        place = change(&mut pages, |change| change.settle_pending(place, &mut goes_on).unwrap());
+        assert!(looks <= LOOKS, "{looks} nodes were looked at");
+        assert_eq!(row_ids(&pages, rows.row(3)), there, "part {parts}");
+        check(&pages);
+        if place.is_none() {
+            break;
+        }
+        parts += 1;
+        if parts == 5 {
+            // Their nodes do not have them yet: they stay on the list.
+            there = versions(&mut pages, 2000, 90..120);
+        }
+    }
+    assert!((130 / LOOKS..30).contains(&parts), "{parts} parts");
+    remove(&mut pages, &BTreeSet::new());
+    assert_eq!(row_ids(&pages, rows.row(3)), there);
+}
+
 /// After every step of an insertion or a vacuum the index is valid, and the next vacuum finishes
 /// the work.
 #[test]
@@ -231,7 +273,7 @@ fn a_vacuum_may_end_after_any_step() {
             0 => assert_eq!(change.drop_dead_rows(&mut is_dead).unwrap(), 75),
             1 => assert_eq!(change.remove_dead_rows(0..u32::MAX, &mut is_dead).unwrap().left, 300 + 240 - 75 - 31),
             3 => assert!(change.vacuum(u64::MAX, &mut no_progress()).unwrap().steps() > 0),
-            _ => assert!(change.settle_pending(None).unwrap().is_some()),
+            _ => assert!(change.settle_pending(None, &mut || true).unwrap().is_some()),
         }
         change.finish().unwrap();
     }

@@ -92,31 +92,37 @@ pub(super) unsafe fn insert_now(
     unsafe { insert(index, &[row_id], vector, values, unchanged) }
 }
 
-/// Adds rows. One training adds them all if they make the index large enough to be trained again.
+/// Adds rows, the first of them by one training if with them the index is large enough to be
+/// trained again.
 ///
 /// # Safety
 ///
 /// As [`flush`].
 unsafe fn add(index: pg_sys::Relation, row_ids: &[u64], vectors: &[f32], values: &[Value]) -> Result<(), Error> {
     // SAFETY: the caller keeps the index open.
-    if row_ids.len() > 1 && unsafe { open_indexes::open(index)? }.is_young()? {
-        // Memory for a copy of the rows, and for the build.
-        let (rows, dim) = (row_ids.len(), vectors.len() / row_ids.len());
-        memory::reserve(size_of_val(vectors) + build_memory_bytes(rows, dim, 1) as usize);
+    let room = if row_ids.len() > 1 { unsafe { open_indexes::open(index)? }.room_at_once()? } else { 0 };
+    let (dim, columns) = (vectors.len() / row_ids.len(), values.len() / row_ids.len());
+    let (mut taken, mut wants_calibration) = (0, false);
+    if room > 0 {
+        // A copy of the rows, and the build.
+        let rows = row_ids.len().min(room);
+        memory::reserve(4 * dim * rows + build_memory_bytes(rows, dim, 1) as usize);
         // SAFETY: the caller keeps the index open and is not its writer.
-        let trained = unsafe {
+        unsafe {
             writer::change(index, |change| {
-                let has_trained = change.train_if_grown(row_ids, vectors, values, &mut go_on)?;
-                Ok(has_trained.then(|| change.wants_calibration()))
-            })?
-        };
-        if let Some(wants_calibration) = trained {
-            // SAFETY: the caller keeps the index open and is not its writer.
-            return unsafe { calibrate_if(index, wants_calibration) };
+                taken = change.train_if_grown(row_ids, vectors, values, &mut go_on)?;
+                wants_calibration = taken > 0 && change.wants_calibration();
+                Ok(())
+            })?;
         }
     }
     // SAFETY: the caller keeps the index open and is not its writer.
-    unsafe { insert(index, row_ids, vectors, values, false) }
+    unsafe {
+        if taken < row_ids.len() {
+            insert(index, &row_ids[taken..], &vectors[taken * dim..], &values[taken * columns..], false)?;
+        }
+        calibrate_if(index, wants_calibration)
+    }
 }
 
 /// Inserts rows, at least one, one after the other. While a vacuum has the index's lock, the next

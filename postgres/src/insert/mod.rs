@@ -1,8 +1,8 @@
 //! `aminsert` and `aminsertcleanup`: the rows of a statement wait and are added many at a time.
 //!
-//! A young index takes the rows of a COPY in one training instead of five, and in any index eight
-//! rows share a turn at the lock of the index. A row must be in the index before a snapshot can
-//! show it. So the rows that wait are added
+//! A young index takes the first rows of a COPY in one training instead of five, and in any index
+//! eight rows share a turn at the lock of the index. A row must be in the index before a snapshot
+//! can show it. So the rows that wait are added
 //!
 //! - when the statement is done with the index (`aminsertcleanup`), or enough of them wait,
 //! - before this session starts another statement, such as one of a trigger, or goes on with one
@@ -102,14 +102,12 @@ unsafe fn wait(index: pg_sys::Relation, kind: Kind, row_id: u64, components: &[f
     let (oid, subtransaction) = unsafe { ((*index).rd_id, pg_sys::GetCurrentSubTransactionId()) };
     let room = || {
         // SAFETY: the caller keeps the index open.
-        let is_young = unsafe { open_indexes::open(index) }.and_then(|open| open.is_young());
+        let at_once = unsafe { open_indexes::open(index) }.and_then(|open| open.room_at_once());
         // SAFETY: the caller keeps the index open.
-        if is_young.unwrap_or_else(|error| unsafe { errors::raise(index, error) }) {
-            let (bytes, dim, columns) = (memory::limit_bytes(), components.len(), filters.len());
-            Budget { bytes, dim, metric: kind.metric, columns, threads: 1 }.rows_in_memory()
-        } else {
-            ROWS_MAX
-        }
+        let at_once = at_once.unwrap_or_else(|error| unsafe { errors::raise(index, error) });
+        let (bytes, dim, columns) = (memory::limit_bytes(), components.len(), filters.len());
+        let budget = Budget { bytes, dim, metric: kind.metric, columns, threads: 1 };
+        if at_once > 0 { budget.rows_in_memory().min(at_once) } else { ROWS_MAX }
     };
     waiting::add(oid, subtransaction, room, row_id, components, filters);
     if waiting::are_enough(oid, subtransaction) {

@@ -150,7 +150,11 @@ impl Search {
 
     /// Why the search has no next row.
     pub(super) fn end_of_rows(&self) -> End {
-        if self.cursor.is_cut() { End::Pages } else { End::Exhausted }
+        match (self.cursor.is_cut(), self.cursor.is_full()) {
+            (true, _) => End::Pages,
+            (false, true) => End::Memory,
+            (false, false) => End::Exhausted,
+        }
     }
 
     /// The cost of the search so far.

@@ -1,9 +1,10 @@
 //! `pagehop_info`: size and state of an index, from its meta page.
 
-use pagehop_engine::{Audit, Effort, Error, Info, Metric, Pages};
+use pagehop_engine::{Audit, Effort, Error, Metric, Pages};
 use pgrx::pg_sys;
 
 use super::datum::{bigint, integer, real, row, text};
+use super::likely::{LIKELY_K, likely_recall};
 use super::target::Target;
 use crate::pages::open_indexes;
 use crate::parameters;
@@ -79,23 +80,11 @@ fn describe(target: &Target) -> Result<[Option<pg_sys::Datum>; COLUMNS], Error> 
         values[22] = Some(bigint(since.changes));
     }
     values[23] = Some(pg_sys::Datum::from(wants_training));
-    if let Some(target) = default_recall.filter(|_| known.is_some()) {
+    let reached = match default_recall.filter(|_| known.is_some()) {
         // Searches do not find a recall that no search of the calibration reached.
-        let reached = open.options(LIKELY_K, &Effort::Recall(target))?.reach.of(target);
-        values[24] = likely_recall(&info, target, reached).map(real);
-    }
+        Some(target) => Some(open.options(LIKELY_K, &Effort::Recall(target))?.reach.of(target)),
+        None => None,
+    };
+    values[24] = likely_recall(&info, default_recall, reached).map(real);
     Ok(values)
-}
-
-/// The k of [`likely_recall`], as of VACUUM's audits.
-const LIKELY_K: usize = 10;
-
-/// The recall that searches without settings of the session probably have: that of an audit of such
-/// searches, or the calibrated recall. `None` if too much has changed since.
-fn likely_recall(info: &Info, target: f32, reached: f32) -> Option<f32> {
-    let audit = info.audit.zip(info.audited);
-    let audit =
-        audit.filter(|(audit, since)| (audit.k, audit.target) == (LIKELY_K, Some(target)) && !since.is_outdated());
-    let calibrated = info.calibration.filter(|known| !known.is_outdated()).map(|_| reached);
-    audit.map(|(audit, _)| audit.recall).or(calibrated)
 }

@@ -8,6 +8,7 @@ mod check;
 mod datum;
 mod info;
 mod last_scan;
+mod likely;
 mod queries;
 mod recall;
 mod target;

@@ -5,6 +5,8 @@
 //! end is worse than the last entry, and stays out. So the list is also the set of seen nodes, and
 //! no other set is needed.
 
+use crate::Error;
+use crate::memory::MakeRoom;
 use crate::quantize::estimate::DEGREE_MAX;
 
 /// Candidates, sorted by estimate and then by id. The lowest bit of a key says that the candidate
@@ -52,6 +54,16 @@ impl CandidateList {
         self.capacity = capacity;
         self.equals_max = usize::MAX;
         self.first_open = 0;
+    }
+
+    /// Makes room for a list of this capacity, which [`CandidateList::reset`] and
+    /// [`CandidateList::grow`] may set then.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Memory`] if the system does not give it.
+    pub(crate) fn make_room(&mut self, capacity: usize) -> Result<(), Error> {
+        self.keys.make_room((capacity + DEGREE_MAX).saturating_sub(self.keys.len()))
     }
 
     /// Raises the capacity.

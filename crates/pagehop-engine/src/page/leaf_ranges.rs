@@ -6,6 +6,7 @@ use super::kind::{PageKind, kind};
 use super::postings::PostingKey;
 use super::{PageId, Reader};
 use crate::Error;
+use crate::memory::MakeRoom;
 
 /// A page of a tree, and the first and the last key of the run that it may have.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,6 +54,7 @@ impl LeafRanges {
             }
             level.iter().for_each(|range| reader.start(range.page, 0..0));
             let mut below = Vec::new();
+            inner.make_room(level.len())?;
             for range in &level {
                 {
                     let body = reader.finish(range.page)?;
@@ -95,6 +97,7 @@ fn children(range: &LeafRange, body: &[u8], below: &mut Vec<LeafRange>) -> Resul
         return Err(Error::corrupt(range.page, "its keys are not in order"));
     }
     let all = inner.children();
+    below.make_room(last + 1 - first)?;
     for at in first..=last {
         let low = range.low.max(all[at].0);
         let high = if at < last { all[at + 1].0 } else { range.high };

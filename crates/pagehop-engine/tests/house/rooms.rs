@@ -24,9 +24,10 @@ const DEPENDENCIES: [(&str, &[&str]); 9] = [
 
 /// What each room of the engine may import, besides itself. A room is a folder or a file below
 /// `src/`.
-const ROOMS: [(&str, &[&str]); 19] = [
+const ROOMS: [(&str, &[&str]); 20] = [
     ("ids", &[]),
     ("error", &["ids"]), // an error names a page
+    ("memory", &["error"]),
     ("metric", &["error"]),
     ("vectors", &["error"]),
     ("random", &[]),
@@ -41,12 +42,13 @@ const ROOMS: [(&str, &[&str]); 19] = [
     ("options", &["error", "metric", "vectors", "row_ids", "reports", "columns"]),
     ("calibration", &["error", "options"]),
     ("quantize", &["error", "metric", "random", "threads"]),
-    ("graph", &["error", "random", "threads", "quantize"]),
+    ("graph", &["error", "memory", "random", "threads", "quantize"]),
     (
         "page",
         &[
             "ids",
             "error",
+            "memory",
             "metric",
             "vectors",
             "row_ids",

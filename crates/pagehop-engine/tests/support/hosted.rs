@@ -31,10 +31,10 @@ pub fn remove(pages: &mut MemPages, dead: &BTreeSet<u64>) -> RemoveReport {
     check(pages);
     let report = change(pages, |change| change.remove_dead_rows(0..u32::MAX, &mut is_dead).unwrap());
     check(pages);
-    let mut page = None;
-    while let Some(next) = change(pages, |change| change.settle_pending(page).unwrap()) {
+    let mut place = None;
+    while let Some(next) = change(pages, |change| change.settle_pending(place, &mut || true).unwrap()) {
         check(pages);
-        page = Some(next);
+        place = Some(next);
     }
     RemoveReport { removed: report.removed + waited, ..report }
 }

@@ -10,6 +10,7 @@ use super::encode::EncodedRow;
 use super::explorer::{Explorer, WalkExtent};
 use super::graph_pages::GraphReader;
 use super::insert::{self, INSERT_LIST};
+use super::pending::PendingPlace;
 use super::{Change, anchors, pending, post, rows, sweep, training};
 use crate::columns::{ColumnRows, Value};
 use crate::ids::NodeId;
@@ -334,17 +335,21 @@ impl<W: PagesMut> Change<'_, W> {
         self.pending.drop_dead(self.graph.steps_mut(), is_dead)
     }
 
-    /// Takes the row ids that [`Change::remove_dead_rows`] has moved into their nodes off one page
-    /// of the pending list: the page after `before`, or the first. Returns the page; `None` at the
-    /// end of the list.
+    /// Takes the row ids that [`Change::remove_dead_rows`] has moved into their nodes off the
+    /// pending list, from `from` on, or from its begin. Returns where to go on; `None` at the end
+    /// of the list.
     ///
-    /// It looks at the node of every row id on the page, so a host may let others go on between
-    /// pages.
+    /// It looks at the node of each row id, which may be on any page. So it ends with a page of the
+    /// list, or earlier, once `goes_on` says no, and a host may let others go on before the next.
     ///
     /// # Errors
     ///
     /// [`Error::Corrupt`]; any error of the host.
-    pub fn settle_pending(&mut self, before: Option<PageId>) -> Result<Option<PageId>, Error> {
-        self.pending.settle(self.graph.steps_mut(), before)
+    pub fn settle_pending(
+        &mut self,
+        from: Option<PendingPlace>,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<PendingPlace>, Error> {
+        self.pending.settle(self.graph.steps_mut(), from, goes_on)
     }
 }

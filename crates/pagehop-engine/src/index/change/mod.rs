@@ -42,7 +42,7 @@ mod measured;
 mod near;
 mod offer;
 mod payloads;
-mod pending;
+pub(crate) mod pending;
 mod pop;
 mod post;
 mod records;

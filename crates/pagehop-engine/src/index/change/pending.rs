@@ -11,6 +11,13 @@ use crate::page::node::FLAGS_LIVE;
 use crate::page::pending_list::{self, Pending};
 use crate::page::{PageId, PagesMut};
 
+/// A place in the pending list: after the entries of a page that stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PendingPlace {
+    page: PageId,
+    kept: usize,
+}
+
 /// The pending list during a change.
 pub(super) struct PendingRows {
     /// The entries when the change began; `None` if there were none, or when vacuum has freed pages
@@ -48,33 +55,46 @@ impl PendingRows {
         Ok(removed)
     }
 
-    /// Removes row ids that their nodes now have from one page of the list: the page after
-    /// `before`, or the first. Returns the page; `None` at the end of the list.
+    /// Removes row ids that their nodes now have from the list, from `from` on, until the end of a
+    /// page or until `goes_on`, which is asked after each entry, says no. Returns the place where to
+    /// go on; `None` at the end of the list.
     pub(super) fn settle<W: PagesMut>(
         &mut self,
         steps: &mut Steps<'_, W>,
-        before: Option<PageId>,
-    ) -> Result<Option<PageId>, Error> {
+        from: Option<PendingPlace>,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<PendingPlace>, Error> {
         let pages = pending_pages(steps)?;
-        // New pages are only added before the first. If `before` is not in the list, the list is a
-        // new one, and no node has taken anything from it yet.
-        let next = match before {
-            None => Some(0),
-            Some(before) => pages.iter().position(|(page, _)| *page == before).map(|at| at + 1),
+        // New entries come last on the first page, and new pages before it. If the page is not in
+        // the list, the list is a new one, and no node has taken anything from it yet.
+        let place = match from {
+            None => Some((0, 0)),
+            Some(PendingPlace { page: from, kept }) => {
+                let at = pages.iter().position(|(page, _)| *page == from);
+                at.map(|at| if kept < pages[at].1.len() { (at, kept) } else { (at + 1, 0) })
+            }
         };
-        let Some((page, all)) = next.and_then(|next| pages.get(next)) else {
+        let Some((page, all, kept)) =
+            place.and_then(|(at, kept)| pages.get(at).map(|(page, all)| (page, all, kept)))
+        else {
             self.free_empty_pages(steps)?;
             return Ok(None);
         };
-        let mut left = Vec::with_capacity(all.len());
-        for entry in all {
+        let (mut left, mut seen) = (all[..kept].to_vec(), kept);
+        for entry in &all[kept..] {
             let is_held = steps.look(entry.node, |_, header| {
                 header.flags == FLAGS_LIVE && header.host_rows().contains(&entry.row_id)
             })?;
             left.extend((!is_held).then_some(*entry));
+            seen += 1;
+            if !goes_on() {
+                break;
+            }
         }
+        let kept = left.len();
+        left.extend_from_slice(&all[seen..]);
         leave_pending(steps, *page, all, &left)?;
-        Ok(Some(*page))
+        Ok(Some(PendingPlace { page: *page, kept }))
     }
 
     /// Frees empty pages at the front of the list.

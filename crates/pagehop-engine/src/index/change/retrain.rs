@@ -9,15 +9,16 @@ use crate::row_ids::{self, IdKind};
 use crate::{AddReport, Error, OnProgress};
 
 impl<P: Pages> Index<P> {
-    /// Whether the model may be trained again as rows are added. Such an index takes many rows at
-    /// once for less than one by one ([`Change::train_if_grown`]).
+    /// Most rows that may train the model as they are added together: others wait for it. Such an
+    /// index takes them at once for less than one by one ([`Change::train_if_grown`]). 0 if it has
+    /// too many rows for that, or if its model is kept.
     ///
     /// # Errors
     ///
     /// [`Error::Corrupt`]; any error of the host.
-    pub fn is_young(&self) -> Result<bool, Error> {
+    pub fn room_at_once(&self) -> Result<usize, Error> {
         let state = self.newest().renew(&mut self.pages().reader())?;
-        Ok(training::is_young(&state.meta))
+        Ok(training::room_at_once(&state.meta) as usize)
     }
 
     /// Whether the index has grown so far since its model was trained that it is to be trained
@@ -25,7 +26,7 @@ impl<P: Pages> Index<P> {
     ///
     /// # Errors
     ///
-    /// As [`Index::is_young`].
+    /// As [`Index::room_at_once`].
     pub fn wants_training(&self) -> Result<bool, Error> {
         Ok(training::has_grown(&self.newest().renew(&mut self.pages().reader())?.meta, 0))
     }
@@ -50,10 +51,10 @@ impl<W: PagesMut> Change<'_, W> {
         )
     }
 
-    /// Adds rows that the host owns if they train the model: the index is then rebuilt once, with
-    /// all of them in it. Returns whether they did. If not, nothing is changed, and each of them is
-    /// to be inserted. If a row id repeats, its last row is used. `values` are those of the index's
-    /// columns, row after row.
+    /// Adds the first [`Index::room_at_once`] of rows that the host owns, or all, if they train the
+    /// model: the index is then rebuilt once, with them in it. Returns how many; the others are to
+    /// be inserted. If they do not, nothing is changed. If a row id repeats, its last row is used.
+    /// `values` are those of the index's columns, row after row.
     ///
     /// # Errors
     ///
@@ -64,7 +65,7 @@ impl<W: PagesMut> Change<'_, W> {
         vectors: &[f32],
         values: &[Value],
         progress: OnProgress<'_>,
-    ) -> Result<bool, Error> {
+    ) -> Result<usize, Error> {
         let dim = self.graph.meta().dim;
         if row_ids.len() * dim != vectors.len() {
             let (rows, numbers) = (row_ids.len(), vectors.len());
@@ -80,10 +81,12 @@ impl<W: PagesMut> Change<'_, W> {
                 "{given} values are not those of {rows} rows and {count} columns"
             )));
         }
-        values.chunks_exact(count.max(1)).try_for_each(|row| columns.push(row))?;
+        let taken = row_ids.len().min(training::room_at_once(self.graph.meta()) as usize);
+        let (row_ids, vectors) = (&row_ids[..taken], &vectors[..taken * dim]);
+        values.chunks_exact(count.max(1)).take(taken).try_for_each(|row| columns.push(row))?;
         row_ids.iter().try_for_each(|row_id| row_ids::check_hosted(*row_id))?;
         self.validate(row_ids, vectors)?;
-        let trains = training::trains_at_once(&self.graph, row_ids.len());
+        let trains = taken > 0 && training::trains_at_once(&self.graph, taken);
         if trains {
             training::rebuild(
                 &mut self.graph,
@@ -95,6 +98,6 @@ impl<W: PagesMut> Change<'_, W> {
                 progress,
             )?;
         }
-        Ok(trains)
+        Ok(if trains { taken } else { 0 })
     }
 }

@@ -6,8 +6,8 @@
 //! reader can use them any more (`sweep.rs`).
 //!
 //! Where the host owns the rows, a row that is inserted waits for that only while the index is
-//! small, or rows that come with it are as many as are there. If not, the host's vacuum trains the
-//! model, beside insertions (`beside.rs`).
+//! small, or, up to some thousand rows, if rows that come with it are as many as are there. If not,
+//! the host's vacuum trains the model, beside insertions (`beside.rs`).
 
 use std::collections::HashMap;
 
@@ -30,8 +30,11 @@ use crate::{AddReport, BuildOptions, EachChunk, Error, OnProgress, VectorSource}
 /// (`docs/decisions/0027-training-beside-insertions.md`).
 const SMALL_ROWS: u64 = 1024;
 const SMALL_COMPONENTS: u64 = 256 * 768;
-/// Many rows of one statement train an index of up to this many rows, while others wait.
+/// Rows of one statement train an index with up to this many rows, theirs among them, and this many
+/// components: other insertions wait for it, about half a second
+/// (`docs/decisions/0031-bounded-work.md`).
 const LOADED_ROWS: u64 = 4096;
+const LOADED_COMPONENTS: u64 = 1024 * 768;
 /// Growth after which the model is trained again.
 const GROWTH: u64 = 8;
 /// The same for an insertion that makes an index too large for others to train it, if its model was
@@ -94,13 +97,21 @@ pub(super) fn trains_at_once<W: PagesMut>(graph: &Graph<'_, W>, more: usize) -> 
     let (rows, more_rows) = (meta.rows, more as u64);
     let is_hosted = graph.steps().is_hosted();
     let small = SMALL_ROWS.min(SMALL_COMPONENTS / meta.dim as u64);
-    let is_cheap = !is_hosted || rows + more_rows <= small || (more_rows >= rows && rows <= LOADED_ROWS);
+    let is_cheap = !is_hosted || rows + more_rows <= small || more_rows >= rows && more_rows <= room_at_once(meta);
     let is_few = meta.change.trained_rows <= FEW_ROWS;
     let is_last = is_hosted && is_few && rows < small && rows + more_rows >= small;
     let is_due = is_cheap && has_grown(meta, more) || is_last && has_grown_by(LAST_GROWTH, meta, more);
     let GraphNumbers { current, last, .. } = meta.change.numbers;
     let may_begin = meta.change.making == Making::None && (last == current || meta.centroids == 0);
     is_due && may_begin && !graph.steps().is_shadow() && meta.change.numbers.next().is_some()
+}
+
+/// Most rows of one statement that may train an index whose rows the host owns; 0 if it has too
+/// many rows for that, or if its model is kept.
+pub(super) fn room_at_once(meta: &Meta) -> u64 {
+    let most = LOADED_ROWS.min(LOADED_COMPONENTS / meta.dim as u64);
+    let room = most.saturating_sub(meta.rows);
+    if is_young(meta) && room >= meta.rows { room } else { 0 }
 }
 
 /// Under the inner product, notes the length of rows that are about to be added if they are

@@ -24,8 +24,7 @@
 
 use std::cmp::Reverse;
 
-use crate::graph::{key, key_id};
-use crate::ids::NodeId;
+use crate::graph::key_id;
 use crate::index::find::text_of;
 use crate::index::open::Index;
 use crate::index::search::bound::Bound;
@@ -35,15 +34,14 @@ use crate::index::search::filter_plan::FilterPlan;
 use crate::index::search::found::Found;
 use crate::index::search::met::{Met, Row};
 use crate::index::search::nearest::NearRow;
-use crate::index::search::observer::Observer;
 use crate::index::search::only::Only;
 use crate::index::search::plan::plan;
 use crate::index::search::second_phase::{SecondPhase, next_k};
 use crate::index::search::sequential::Sequential;
-use crate::index::search::tags::Undecided;
 use crate::index::search::walk::{EVIDENCE_ROWS, Walk, list_capacity};
-use crate::index::search::{cursor_passes, cursor_postings};
+use crate::index::search::{cursor_passes, cursor_postings, cursor_second};
 use crate::index::state::Newest;
+use crate::memory::MakeRoom;
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::{PageId, Pages, Reader};
 use crate::quantize::prepare::ToDistance;
@@ -149,7 +147,8 @@ impl<'i, P: Pages> Cursor<'i, P> {
         self.parts.walk.visited.clear();
         self.parts.met.clear();
         self.parts.second.clear();
-        (self.phase, self.parts.sequential, self.parts.is_cut) = (Phase::Begin, Sequential::default(), false);
+        (self.phase, self.parts.sequential) = (Phase::Begin, Sequential::default());
+        (self.parts.is_cut, self.parts.is_full) = (false, false);
         self.parts.stats = Stats::default();
         self.missed_before = self.parts.reader.pages_missed();
         Ok(())
@@ -210,6 +209,17 @@ impl<'i, P: Pages> Cursor<'i, P> {
         self.parts.memory_max = bytes;
     }
 
+    /// Sets the memory, about, with which this search and those that follow end as if no row were
+    /// left. It is looked at before each node, but not within the search for the first rows.
+    pub fn end_at_memory(&mut self, bytes: usize) {
+        self.parts.memory_end = bytes;
+    }
+
+    /// Whether the search has ended at its limit of memory, so that rows may be left.
+    pub fn is_full(&self) -> bool {
+        self.parts.is_full
+    }
+
     /// Sets the number of reads of pages, as [`Cursor::page_reads`] counts them, after which this
     /// search and those that follow end as if no row were left. The limit is tested before each
     /// node, leaf of postings and page, but not within the search for the first rows.
@@ -243,7 +253,8 @@ impl<'i, P: Pages> Cursor<'i, P> {
 
     fn advance(&mut self) -> Result<Option<Found>, Error> {
         loop {
-            if !matches!(self.phase, Phase::Begin | Phase::First(_)) && self.parts.ends_by_reads() {
+            let is_bounded = matches!(self.phase, Phase::Begin | Phase::First(_));
+            if !is_bounded && (self.parts.ends_by_reads() || self.parts.ends_by_memory()) {
                 return Ok(None);
             }
             match self.phase {
@@ -255,32 +266,32 @@ impl<'i, P: Pages> Cursor<'i, P> {
                 }
                 Phase::First(returned) => self.go_on(returned)?,
                 Phase::Second | Phase::Postings if self.memory_bytes() > self.parts.memory_max => {
-                    self.phase = self.begin_sequential();
+                    self.phase = self.begin_sequential()?;
                 }
                 Phase::Sequential => {
                     let row = cursor_passes::next(&mut self.parts)?;
                     return Ok(row.map(|row| self.found(&row)));
                 }
                 Phase::Second => {
-                    if let Some(row) = self.parts.second.take_nearest(&self.parts.options) {
+                    if let Some(row) = self.parts.second.take_nearest(&self.parts.options)? {
                         return Ok(Some(self.found(&self.parts.met.rows[row])));
                     }
                     match self.parts.second.frontier.pop() {
-                        Some(Reverse(open)) => self.expand(key_id(open))?,
+                        Some(Reverse(open)) => cursor_second::expand(&mut self.parts, key_id(open))?,
                         None => return Ok(None),
                     }
                 }
                 Phase::Postings => {
                     if cursor_postings::cover_more(&mut self.parts)? == Gathering::NoRoom {
-                        self.phase = self.begin_sequential();
+                        self.phase = self.begin_sequential()?;
                         continue;
                     }
-                    if let Some(row) = self.parts.second.take_nearest(&self.parts.options) {
+                    if let Some(row) = self.parts.second.take_nearest(&self.parts.options)? {
                         return Ok(Some(self.found(&self.parts.met.rows[row])));
                     }
                     match cursor_postings::visit(&mut self.parts)? {
                         Gathering::More => {}
-                        Gathering::NoRoom => self.phase = self.begin_sequential(),
+                        Gathering::NoRoom => self.phase = self.begin_sequential()?,
                         Gathering::Over => return Ok(None),
                     }
                 }
@@ -339,7 +350,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
     fn widen(&mut self, k: usize) -> Result<(), Error> {
         let CursorParts { state, reader, walk, met, options, stats, .. } = &mut self.parts;
         walk.widen(k, state, reader, options, met, stats)?;
-        met.arrange();
+        met.arrange()?;
         if walk.is_over() && self.parts.has_postings() {
             self.phase = self.begin_postings()?;
         }
@@ -352,7 +363,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
             self.begin_postings()?
         } else {
             let CursorParts { state, walk, met, second, .. } = &mut self.parts;
-            second.begin(state, walk, met);
+            second.begin(state, walk, met)?;
             Phase::Second
         };
         Ok(())
@@ -360,12 +371,12 @@ impl<'i, P: Pages> Cursor<'i, P> {
 
     fn begin_postings(&mut self) -> Result<Phase, Error> {
         let gathered = cursor_postings::begin(&mut self.parts)?;
-        Ok(if gathered == Gathering::NoRoom { self.begin_sequential() } else { Phase::Postings })
+        if gathered == Gathering::NoRoom { self.begin_sequential() } else { Ok(Phase::Postings) }
     }
 
-    fn begin_sequential(&mut self) -> Phase {
-        cursor_passes::begin(&mut self.parts);
-        Phase::Sequential
+    fn begin_sequential(&mut self) -> Result<Phase, Error> {
+        cursor_passes::begin(&mut self.parts)?;
+        Ok(Phase::Sequential)
     }
 
     /// The number of nodes whose rows were returned; in the second phase, the number of rows.
@@ -396,13 +407,16 @@ impl<'i, P: Pages> Cursor<'i, P> {
     }
 
     /// The cost of the search so far. Call it once, at the end: it sorts the visited pages to count
-    /// them.
+    /// them. Without memory for that, a page that was visited twice counts twice.
     pub fn stats(&self) -> Stats {
-        let mut pages: Vec<PageId> = self.parts.walk.pages(&self.parts.state.meta).collect();
+        let (visited, mut pages) = (self.parts.walk.visited.len(), Vec::<PageId>::new());
+        let has_room = pages.make_room(visited).is_ok();
+        pages.extend(self.parts.walk.pages(&self.parts.state.meta).filter(|_| has_room));
         pages.sort_unstable();
         pages.dedup();
+        let pages_visited = if has_room { pages.len() } else { visited };
         Stats {
-            pages_read: self.parts.stats.pages_read + pages.len() as u64,
+            pages_read: self.parts.stats.pages_read + pages_visited as u64,
             pages_missed: self.parts.reader.pages_missed() - self.missed_before,
             distances: self.parts.stats.hops,
             ..self.parts.stats
@@ -418,12 +432,13 @@ impl<'i, P: Pages> Cursor<'i, P> {
             return self.begin_postings();
         }
         let capacity = list_capacity(parts.expected, options, state).min(SEARCH_LIST_MAX);
+        walk.make_room(capacity)?;
         walk.begin(state, capacity, parts.expected, state.meta.change.dead_rows == 0 && filter.is_none());
         if let Some(filter) = filter {
             walk.only = Some(Only::new(filter, filter.hops_max(parts.expected), true));
         }
         walk.run(state, &mut parts.reader, options, met, &mut parts.stats)?;
-        met.arrange();
+        met.arrange()?;
         // If there are too few rows, nodes without a visible row took places in the list. The
         // second phase has no such limit.
         let enough = walk.nearest.found.len() as u64 >= state.meta.rows.min(parts.expected as u64);
@@ -432,50 +447,6 @@ impl<'i, P: Pages> Cursor<'i, P> {
             return self.begin_postings();
         }
         Ok(Phase::First(if enough { 0 } else { usize::MAX }))
-    }
-
-    /// One hop of the second phase.
-    fn expand(&mut self, node: NodeId) -> Result<(), Error> {
-        let parts = &mut self.parts;
-        let CursorParts { second: SecondPhase { frontier, seen, waiting, found, .. }, state, met, reader, .. } =
-            parts;
-        let (meta, model) = (&state.meta, &*state.model);
-        // The nearest other candidate is probably expanded next: prefetch its bytes while this node
-        // is scored.
-        if let Some(Reverse(likely)) = frontier.peek() {
-            let (page, slot) = meta.layout.place(key_id(*likely));
-            reader.start(page, meta.layout.slot_bytes(slot));
-        }
-        let filter = parts.filter.as_ref();
-        let (mut passes, mut undecided) = (true, None);
-        let visited = parts.walk.probe.visit(meta, model, reader, node, |scored| {
-            if let Some(filter) = filter {
-                let (row_id, values) = (scored.header.row_id, scored.node.values());
-                passes = filter.test.passes(row_id, values);
-                let is_open = passes && filter.needs_tags;
-                undecided = if is_open { Undecided::new(&filter.test, row_id, values) } else { None };
-            }
-            let new = scored.neighbors().filter(|(_, neighbor)| seen.insert(*neighbor));
-            frontier.extend(new.map(|(estimate, neighbor)| Reverse(key(estimate, neighbor))));
-        })?;
-        passes &= !found.contains(&node) && state.rows(node, &visited.header).next().is_some();
-        if let (true, Some(row), Some(filter)) = (passes, undecided, filter) {
-            passes = row.passes(&filter.test, node, state, reader, &mut parts.stats.pages_read)?;
-        }
-        for (at, row_id) in state.rows(node, &visited.header).filter(|_| passes).enumerate() {
-            waiting.push(Reverse(key(visited.distance, met.rows.len() as u32)));
-            met.visit_row(node, NearRow { distance: visited.distance, row_id, node, is_first: at == 0 }, &visited);
-        }
-        parts.walk.visited.push(node);
-        parts.stats.hops += 1;
-        parts.stats.estimates += visited.degree() as u64;
-        // Prefetch the next candidates. A heap does not list its best elements without removing
-        // them, but its first levels hold most of them.
-        for Reverse(open) in frontier.iter().take(parts.options.beam_width) {
-            reader.start(meta.layout.place(key_id(*open)).0, 0..0);
-        }
-        reader.release();
-        Ok(())
     }
 
     /// The text id of a row that this cursor found, of an index whose ids are texts. Reads about

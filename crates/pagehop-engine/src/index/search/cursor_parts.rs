@@ -45,8 +45,11 @@ pub(super) struct CursorParts<'i, P: Pages + 'i> {
     pub(super) met: Met,
     pub(super) second: SecondPhase,
     pub(super) sequential: Sequential,
-    /// Most bytes of the phases before the sequential one.
+    /// Most bytes of the phases before the sequential one, and of the search, and whether it has ended
+    /// there.
     pub(super) memory_max: usize,
+    pub(super) memory_end: usize,
+    pub(super) is_full: bool,
     /// Most reads of pages, and whether the search has ended there.
     pub(super) reads_max: u64,
     pub(super) is_cut: bool,
@@ -75,6 +78,8 @@ impl<'i, P: Pages> CursorParts<'i, P> {
             second: SecondPhase::default(),
             sequential: Sequential::default(),
             memory_max: usize::MAX,
+            memory_end: usize::MAX,
+            is_full: false,
             reads_max: u64::MAX,
             is_cut: false,
             stats: Stats::default(),
@@ -111,6 +116,14 @@ impl<'i, P: Pages> CursorParts<'i, P> {
     /// The number of reads of pages so far: of nodes visited and of leaves of postings.
     pub(super) fn page_reads(&self) -> u64 {
         self.stats.hops + self.stats.pages_read
+    }
+
+    /// Ends the search if it has reached its limit of memory. Before the first row a little is not
+    /// limited, so that there is one.
+    pub(super) fn ends_by_memory(&mut self) -> bool {
+        let least = if self.second.out == 0 { SMALL_BYTES } else { 0 };
+        self.is_full |= self.memory_bytes() > self.memory_end.max(least);
+        self.is_full
     }
 
     /// Ends the search if it has reached its limit of reads.

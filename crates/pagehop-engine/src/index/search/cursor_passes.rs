@@ -16,13 +16,14 @@ use crate::page::{PageId, Pages, Reader};
 const PAGES_AHEAD: u32 = 16;
 
 /// Drops the state of the walk. Rows that were returned do not come again.
-pub(super) fn begin<P: Pages>(parts: &mut CursorParts<'_, P>) {
-    parts.sequential.begin(parts.memory_max, parts.second.returned(&parts.met));
+pub(super) fn begin<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<(), Error> {
+    parts.sequential.begin(parts.memory_max, parts.second.returned(&parts.met)?);
     parts.met = Met::default();
     let out = parts.second.out;
     parts.second = SecondPhase::default();
     parts.second.out = out;
     parts.walk.shortlist = Shortlist::default();
+    Ok(())
 }
 
 /// The next row of this phase.
@@ -95,14 +96,14 @@ fn keep_page<P: Pages>(
         let rows = rows.enumerate().map(row);
         match open {
             Some(open) => undecided.push((open, rows.collect::<Vec<_>>())),
-            None => rows.for_each(|row| sequential.keep(row, farthest)),
+            None => rows.into_iter().try_for_each(|row| sequential.keep(row, farthest))?,
         }
     }
     drop(body);
     for (open, rows) in undecided {
         let filter = parts.filter.as_ref().expect("rows are open for a filter alone");
         if open.passes(&filter.test, rows[0].node, state, reader, &mut stats.pages_read)? {
-            rows.into_iter().for_each(|row| sequential.keep(row, farthest));
+            rows.into_iter().try_for_each(|row| sequential.keep(row, farthest))?;
         }
     }
     reader.release();

@@ -19,6 +19,7 @@ use super::walls;
 use crate::Error;
 use crate::graph::{key, key_id};
 use crate::ids::NodeId;
+use crate::memory::MakeRoom;
 use crate::page::meta::Meta;
 use crate::page::node::with_node;
 use crate::page::{Pages, Reader};
@@ -49,7 +50,8 @@ pub(super) enum Gathering {
 /// Gathers candidates. Rows that were found and not returned wait for their turn; those that
 /// were returned do not come again.
 pub(super) fn begin<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<Gathering, Error> {
-    parts.second.reset(&parts.met);
+    parts.second.reset(&parts.met)?;
+    parts.second.seen.make_room(parts.walk.visited.len() + parts.met.rows.len())?;
     parts.second.seen.extend(&parts.walk.visited);
     parts.second.seen.extend(parts.met.rows.iter().map(|row| row.node));
     let slack = parts.asked.slack;
@@ -105,6 +107,8 @@ fn gather<P: Pages>(parts: &mut CursorParts<'_, P>, keep: usize) -> Result<Gathe
     }
     let mut frontier = std::mem::take(&mut parts.second.frontier).into_vec();
     let keys = list.sorted();
+    parts.second.seen.make_room(keys.len())?;
+    frontier.make_room(keys.len())?;
     let new = keys.iter().copied().filter(|open| parts.second.seen.insert(key_id(*open)));
     frontier.extend(new.map(Reverse));
     parts.second.is_partial = gathered.reach.is_some();
@@ -153,10 +157,13 @@ pub(super) fn visit<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<Gatherin
             _ => true,
         };
         for (at, row_id) in state.rows(node, &visited.header).filter(|_| passes).enumerate() {
+            second.make_room(0)?;
+            met.make_room(0)?;
             second.waiting.push(Reverse(key(visited.distance, met.rows.len() as u32)));
             met.visit_row(node, NearRow { distance: visited.distance, row_id, node, is_first: at == 0 }, &visited);
         }
     }
+    walk.visited.make_room(1)?;
     walk.visited.push(node);
     second.visits_min = second.visits_min.saturating_sub(1);
     parts.stats.hops += 1;

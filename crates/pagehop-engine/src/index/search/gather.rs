@@ -8,6 +8,7 @@ use crate::index::search::shortlist::Shortlist;
 use crate::index::search::visit::Probe;
 use crate::index::search::walls::Walls;
 use crate::index::state::State;
+use crate::memory::MakeRoom;
 use crate::page::column_tree::Tree;
 use crate::page::kind::{PageKind, kind};
 use crate::page::leaf_ranges::{LeafRange, LeafRanges, have_shape};
@@ -121,6 +122,7 @@ impl<R: Reader> Gather<'_, R> {
             })?;
             self.stats.pages_read += found.inner.iter().filter(|(_, children)| *children > 0).count() as u64;
             let part = parts.len();
+            leaves.make_room(found.leaves.len())?;
             leaves.extend(found.leaves.into_iter().map(|leaf| (0.0, part, leaf)));
             shapes.push(found.inner);
             parts.push(Part { column, tree, low, high });
@@ -210,6 +212,7 @@ fn offer_ids<R: Reader>(state: &State, reader: &mut R, ids: &[u64], list: &mut S
     for id in ids {
         if let (_, Some(node)) = id_map::find(reader, root, *id)? {
             reader.start(state.meta.layout.place(node).0, 0..0);
+            list.make_room(1)?;
             list.offer(key(0.0, node));
         }
         reader.release();
@@ -225,6 +228,7 @@ fn offer_leaf(
     passes: impl Fn(usize) -> bool,
     list: &mut Shortlist,
 ) -> Result<(), Error> {
+    list.make_room(leaf.count())?;
     for (block, (count, edges)) in leaf.blocks().enumerate() {
         let mut estimates = [0.0; DEGREE_MAX];
         let estimates = &mut estimates[..count];

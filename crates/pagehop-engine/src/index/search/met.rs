@@ -1,11 +1,13 @@
 //! Rows that a cursor visited and returns later, and candidates that it rejected and may need
 //! later.
 
+use crate::Error;
 use crate::graph::{key, key_id};
 use crate::ids::NodeId;
 use crate::index::search::nearest::NearRow;
 use crate::index::search::observer::Observer;
 use crate::index::search::visit::{Scored, Visited};
+use crate::memory::MakeRoom;
 use crate::quantize::estimate::DEGREE_MAX;
 
 /// A row that was visited.
@@ -48,7 +50,17 @@ impl Met {
 
     /// Sorts the rows by distance, nearest first, and removes duplicates. Hardly any search needs
     /// more than to sort numbers, which are shorter than rows.
-    pub(crate) fn arrange(&mut self) {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Memory`] if the system does not give the memory.
+    pub(crate) fn arrange(&mut self) -> Result<(), Error> {
+        self.nodes.clear();
+        self.order.clear();
+        self.arranged.clear();
+        self.nodes.make_room(self.rows.len())?;
+        self.order.make_room(self.rows.len())?;
+        self.arranged.make_room(self.rows.len())?;
         if self.has_node_twice() {
             self.rows.sort_unstable_by_key(|row| (row.node, row.near.row_id));
             self.rows.dedup_by(|row, first| {
@@ -58,7 +70,6 @@ impl Met {
             });
         }
         let Self { rows, order, arranged, .. } = self;
-        order.clear();
         order.extend(rows.iter().enumerate().map(|(at, row)| place_in_order(row.near.distance, at)));
         order.sort_unstable();
         if order.windows(2).any(|pair| pair[0] >> 32 == pair[1] >> 32) {
@@ -66,16 +77,15 @@ impl Met {
                 a.distance.total_cmp(&b.distance).then(a.row_id.cmp(&b.row_id))
             });
         } else {
-            arranged.clear();
             arranged.extend(order.iter().map(|place| rows[key_id(*place) as usize]));
             std::mem::swap(rows, arranged);
         }
         self.first = 0;
+        Ok(())
     }
 
     /// Whether a node occurs twice: it has two rows, or it was visited twice.
     fn has_node_twice(&mut self) -> bool {
-        self.nodes.clear();
         self.nodes.extend(self.rows.iter().map(|row| row.node));
         self.nodes.sort_unstable();
         self.nodes.windows(2).any(|pair| pair[0] == pair[1])
@@ -106,6 +116,12 @@ fn place_in_order(distance: f32, at: usize) -> u64 {
 }
 
 impl Observer for Met {
+    #[inline]
+    fn make_room(&mut self, rejected: usize) -> Result<(), Error> {
+        self.rejected.make_room(rejected)?;
+        self.rows.make_room(1)
+    }
+
     #[inline]
     fn reject(&mut self, estimate: f32, node: NodeId) {
         self.rejected.push(key(estimate, node));
@@ -162,7 +178,7 @@ mod tests {
                 }
                 let order = |a: &Row, b: &Row| a.near.distance.total_cmp(&b.near.distance);
                 expected.sort_by(|a, b| order(a, b).then(a.near.row_id.cmp(&b.near.row_id)));
-                met.arrange();
+                met.arrange().unwrap();
                 let essence = |rows: &[Row]| -> Vec<(u64, bool)> {
                     rows.iter().map(|row| (row.near.row_id, row.is_returned)).collect()
                 };

@@ -23,6 +23,7 @@ pub(crate) mod cursor;
 mod cursor_parts;
 mod cursor_passes;
 mod cursor_postings;
+mod cursor_second;
 pub(crate) mod exact;
 pub(crate) mod filter_plan;
 pub(crate) mod filtered;

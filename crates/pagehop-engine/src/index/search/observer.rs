@@ -1,5 +1,6 @@
 //! The observer of a walk: it receives the candidates and rows that the walk's answer leaves out.
 
+use crate::Error;
 use crate::ids::NodeId;
 use crate::index::search::nearest::NearRow;
 use crate::index::search::visit::{Scored, Visited};
@@ -11,6 +12,17 @@ pub(crate) trait Observer {
     /// there is none.
     #[inline]
     fn expand(&mut self, _estimate: f32, _rank: usize, _farthest: f32) {}
+
+    /// Makes room for this number of rejected candidates, and for a row: the walk is about to
+    /// report up to that.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Memory`] if the system does not give it.
+    #[inline]
+    fn make_room(&mut self, _rejected: usize) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// The list rejected a candidate, or dropped it before it was expanded. The same candidate may
     /// be reported again.

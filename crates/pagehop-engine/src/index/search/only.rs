@@ -14,6 +14,7 @@ use crate::index::search::observer::Observer;
 use crate::index::search::tags::Undecided;
 use crate::index::search::visit::{Probe, Visited};
 use crate::index::state::State;
+use crate::memory::MakeRoom;
 use crate::page::Reader;
 use crate::page::node::NodeRef;
 
@@ -59,6 +60,7 @@ impl Only {
     ) -> Result<(), Error> {
         let layout = &state.meta.layout;
         let page = layout.place(node).0;
+        self.pages.make_room(1)?;
         if !self.pages.insert(page.0) {
             return Ok(());
         }
@@ -75,7 +77,7 @@ impl Only {
             let visited = Visited { header, distance: probe.distance(&found, &header) };
             match row {
                 Some(row) => undecided.push((neighbor, visited, row)),
-                None => keep(neighbor, &visited, state, nearest, observer),
+                None => keep(neighbor, &visited, state, nearest, observer)?,
             }
         }
         drop(body);
@@ -83,17 +85,31 @@ impl Only {
         for (neighbor, visited, row) in undecided {
             let is_wanted = observer.wants_rows() || nearest.wants(visited.distance);
             if is_wanted && row.passes(&self.test, neighbor, state, reader, pages_read)? {
-                keep(neighbor, &visited, state, nearest, observer);
+                keep(neighbor, &visited, state, nearest, observer)?;
             }
         }
         Ok(())
     }
 }
 
-fn keep(node: NodeId, visited: &Visited, state: &State, nearest: &mut Nearest, observer: &mut impl Observer) {
+/// Gives the visible rows of a visited node to `nearest` and to `observer`.
+///
+/// # Errors
+///
+/// [`Error::Memory`] if the system does not give the memory.
+pub(super) fn keep(
+    node: NodeId,
+    visited: &Visited,
+    state: &State,
+    nearest: &mut Nearest,
+    observer: &mut impl Observer,
+) -> Result<(), Error> {
     for (at, row_id) in state.rows(node, &visited.header).enumerate() {
         let row = NearRow { distance: visited.distance, row_id, node, is_first: at == 0 };
+        nearest.found.make_room(1)?;
+        observer.make_room(0)?;
         nearest.keep(row);
         observer.visit_row(node, row, visited);
     }
+    Ok(())
 }

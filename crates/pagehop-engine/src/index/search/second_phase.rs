@@ -4,13 +4,14 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::SearchOptions;
 use crate::graph::{key, key_distance, key_id};
 use crate::ids::NodeId;
 use crate::index::node_set::NodeSet;
 use crate::index::search::met::Met;
 use crate::index::search::walk::{EVIDENCE_ROWS, Walk};
 use crate::index::state::State;
+use crate::memory::MakeRoom;
+use crate::{Error, SearchOptions};
 
 /// For this many rows after the tenth, k grows by one; after the hundredth, by ten. A caller that
 /// needs ten rows in order often takes a few more and then stops.
@@ -73,32 +74,46 @@ impl SecondPhase {
     }
 
     /// Clears the state except the rows that were found and not returned.
-    pub(super) fn reset(&mut self, met: &Met) {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Memory`] if the system does not give the memory.
+    pub(super) fn reset(&mut self, met: &Met) -> Result<(), Error> {
         self.waiting.clear();
         self.certain.clear();
         self.ready = 0;
         (self.beyond, self.visits_min, self.is_partial) = (None, 0, false);
         self.frontier.clear();
         self.out = met.rows.iter().filter(|row| row.is_returned).count();
+        self.waiting.make_room(met.rows.len() - self.out)?;
         for (at, row) in met.rows.iter().enumerate().filter(|(_, row)| !row.is_returned) {
             self.waiting.push(Reverse(key(row.near.distance, at as u32)));
         }
         self.seen.clear();
+        Ok(())
     }
 
     /// Starts the second phase from the state of the walk.
-    pub(super) fn begin(&mut self, state: &State, walk: &Walk, met: &mut Met) {
-        self.reset(met);
-        self.seen.reserve(walk.visited.len() + met.rejected.len());
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Memory`] if the system does not give the memory.
+    pub(super) fn begin(&mut self, state: &State, walk: &Walk, met: &mut Met) -> Result<(), Error> {
+        self.reset(met)?;
+        let candidates = met.rejected.len() + walk.list.all().count() + state.entries.len();
+        self.seen.make_room(walk.visited.len() + candidates)?;
         self.seen.extend(&walk.visited);
         self.found.clear();
+        self.found.make_room(met.rows.len().saturating_sub(walk.visited.len()))?;
         self.found.extend(met.rows.iter().map(|row| row.node).filter(|node| !self.seen.contains(node)));
         let mut frontier = std::mem::take(&mut self.frontier).into_vec();
         frontier.clear();
+        frontier.make_room(candidates)?;
         let open = walk.list.open().chain(walk.entries(state)).map(|(estimate, node)| key(estimate, node));
         let open = met.rejected.drain(..).chain(open).filter(|open| self.seen.insert(key_id(*open)));
         frontier.extend(open.map(Reverse));
         self.frontier = frontier.into();
+        Ok(())
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
@@ -108,20 +123,44 @@ impl SecondPhase {
         keys * size_of::<u64>() + nodes * (size_of::<NodeId>() + 1)
     }
 
+    /// Makes room for a node that is visited, for `neighbors` of it, and for a row.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Memory`] if the system does not give it.
+    pub(super) fn make_room(&mut self, neighbors: usize) -> Result<(), Error> {
+        self.frontier.make_room(neighbors)?;
+        self.seen.make_room(neighbors)?;
+        self.waiting.make_room(1)
+    }
+
     /// Ids of the rows that were returned, of all that were found.
-    pub(super) fn returned(&self, met: &Met) -> Vec<u64> {
-        let mut is_returned = vec![true; met.rows.len()];
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Memory`] if the system does not give the memory.
+    pub(super) fn returned(&self, met: &Met) -> Result<Vec<u64>, Error> {
+        let (mut is_returned, mut row_ids) = (Vec::new(), Vec::new());
+        is_returned.make_room(met.rows.len())?;
+        is_returned.resize(met.rows.len(), true);
         for Reverse(row) in self.waiting.iter().chain(&self.certain) {
             is_returned[key_id(*row) as usize] = false;
         }
-        met.rows.iter().zip(is_returned).filter(|(_, is)| *is).map(|(row, _)| row.near.row_id).collect()
+        row_ids.make_room(is_returned.iter().filter(|is| **is).count())?;
+        row_ids.extend(met.rows.iter().zip(is_returned).filter(|(_, is)| *is).map(|(row, _)| row.near.row_id));
+        Ok(row_ids)
     }
 
     /// Takes the position of the next row to return, the nearest of a batch of certain rows. `None`
     /// if a candidate must be expanded first, or if nothing is left.
-    pub(super) fn take_nearest(&mut self, options: &SearchOptions) -> Option<usize> {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Memory`] if the system does not give the memory.
+    pub(super) fn take_nearest(&mut self, options: &SearchOptions) -> Result<Option<usize>, Error> {
         if self.ready == 0 {
             while self.nearest_is_certain(options) {
+                self.certain.make_room(1)?;
                 let Some(row) = self.waiting.pop() else { break };
                 self.certain.push(row);
             }
@@ -130,9 +169,10 @@ impl SecondPhase {
                 self.ready = self.certain.len();
             }
         }
-        self.ready = self.ready.checked_sub(1)?;
+        let Some(ready) = self.ready.checked_sub(1) else { return Ok(None) };
+        self.ready = ready;
         self.out += 1;
-        self.certain.pop().map(|Reverse(row)| key_id(row) as usize)
+        Ok(self.certain.pop().map(|Reverse(row)| key_id(row) as usize))
     }
 
     /// The position of the nearest row that was not returned.

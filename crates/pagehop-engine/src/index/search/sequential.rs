@@ -8,8 +8,10 @@
 
 use std::cmp::Ordering;
 
+use crate::Error;
 use crate::index::search::met::Row;
 use crate::index::search::nearest::NearRow;
+use crate::memory::MakeRoom;
 
 /// Fewest rows that a pass keeps, even beyond the limit of memory.
 const ROWS_MIN: usize = 1024;
@@ -50,18 +52,24 @@ impl Sequential {
 
     /// Keeps a row if it may be among the nearest of this pass. `farthest` is the last row that is
     /// kept, once some were left out.
-    pub(super) fn keep(&mut self, row: Row, farthest: &mut Option<NearRow>) {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Memory`] if the system does not give the memory.
+    pub(super) fn keep(&mut self, row: Row, farthest: &mut Option<NearRow>) -> Result<(), Error> {
         let is_before = |other: &Option<NearRow>| other.is_some_and(|other| order(&row.near, &other).is_le());
         if is_before(&self.after)
             || farthest.is_some_and(|farthest| order(&row.near, &farthest).is_gt())
             || self.returned.binary_search(&row.near.row_id).is_ok()
         {
-            return;
+            return Ok(());
         }
+        self.rows.make_room(1)?;
         self.rows.push(row);
         if self.rows.len() == 2 * self.most {
             *farthest = Some(self.cut());
         }
+        Ok(())
     }
 
     /// Keeps the nearest rows, and returns the last of them.

@@ -2,6 +2,9 @@
 
 use std::collections::BinaryHeap;
 
+use crate::Error;
+use crate::memory::MakeRoom;
+
 /// Keys that an empty list has room for, at most, so that it need not grow each time.
 const KEPT_KEYS: usize = 4096;
 
@@ -46,6 +49,16 @@ impl Shortlist {
     #[inline]
     pub(crate) fn bound(&self) -> u64 {
         self.bound
+    }
+
+    /// Makes room for this number of keys that are offered next.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Memory`] if the system does not give it.
+    pub(crate) fn make_room(&mut self, keys: usize) -> Result<(), Error> {
+        self.nearest.make_room(keys.min(self.k.saturating_sub(self.nearest.len())))?;
+        self.keys.make_room(keys)
     }
 
     #[inline]

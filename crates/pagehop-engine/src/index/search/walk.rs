@@ -17,16 +17,18 @@ use crate::graph::{key, key_distance, key_id};
 use crate::ids::NodeId;
 use crate::index::search::absent::Absent;
 use crate::index::search::met::Met;
-use crate::index::search::nearest::{NearRow, Nearest};
+use crate::index::search::nearest::Nearest;
 use crate::index::search::observer::Observer;
-use crate::index::search::only::Only;
+use crate::index::search::only::{self, Only};
 use crate::index::search::shortlist::Shortlist;
 use crate::index::search::visit::{Probe, Scored};
 use crate::index::search::walls::Walls;
 use crate::index::state::State;
+use crate::memory::MakeRoom;
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::meta::Meta;
 use crate::page::{PageId, Reader};
+use crate::quantize::estimate::DEGREE_MAX;
 use crate::quantize::landmarks::{Start, smallest};
 use crate::{Error, SearchOptions, Stats};
 use pagehop_kernels::{self as kernels, AT_MOST_VALUES};
@@ -50,6 +52,10 @@ const WIDTH_AT_FIRST: usize = 2;
 /// factor admits fewer candidates: 1.12 is 3 to 5% faster than 1.3. Recall was the same in 64 to
 /// 784 dimensions, and 0.0002 less in 16 dimensions, where 1.06 cost 0.0009.
 const ESTIMATE_MARGIN: f32 = 1.12;
+
+/// Most candidates that are rejected as a node is expanded: each of its neighbors, or one that it
+/// displaces, and the substitute of the node that is left out.
+const REJECTED_MAX: usize = 2 * DEGREE_MAX + 1;
 
 /// One bounded search, used by [`Searcher`](crate::Searcher) and [`Cursor`](crate::Cursor).
 /// Reusable.
@@ -113,6 +119,16 @@ impl Walk {
         self.offered.clear();
     }
 
+    /// Makes room for a search for `k` rows with a list of `capacity`, so that [`Walk::begin`] and
+    /// [`Walk::widen`] need none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Memory`] if the system does not give it.
+    pub(crate) fn make_room(&mut self, capacity: usize) -> Result<(), Error> {
+        self.list.make_room(capacity)
+    }
+
     /// Runs the search. Candidates that the list does not keep and all visited rows are reported to
     /// `observer`. Entry points that are not offered are not reported.
     pub(crate) fn run<R: Reader>(
@@ -172,6 +188,7 @@ impl Walk {
             return Ok(Turn::Ended);
         }
         self.has_entries = true;
+        observer.make_room(self.entries.len())?;
         self.offer_entries(state, options, observer);
         Ok(Turn::Moved)
     }
@@ -249,12 +266,18 @@ impl Walk {
             // A list that is short for the first rows would be too short for the larger k, so it
             // grows in proportion.
             let search_list = options.search_list.saturating_mul(k).div_ceil(self.first).min(SEARCH_LIST_MAX);
-            self.list.grow(list_capacity(k, &SearchOptions { search_list, ..options.clone() }, state));
+            let capacity = list_capacity(k, &SearchOptions { search_list, ..options.clone() }, state);
+            self.list.make_room(capacity)?;
+            self.list.grow(capacity);
         }
-        observer.rows.iter().for_each(|row| self.nearest.keep(row.near));
+        for row in &observer.rows {
+            self.nearest.found.make_room(1)?;
+            self.nearest.keep(row.near);
+        }
         self.within = self.nearest.reach(options.slack);
         self.missed_before = reader.pages_missed();
-        self.offer_rejected(self.within, observer);
+        self.offer_rejected(self.within, observer)?;
+        observer.make_room(self.entries.len())?;
         self.offer_entries(state, options, observer);
         while self.hop(state, reader, options, observer, stats)? {}
         Ok(())
@@ -266,19 +289,22 @@ impl Walk {
     }
 
     /// Offers rejected candidates again if they are within `reach`.
-    fn offer_rejected(&mut self, reach: f32, observer: &mut Met) {
+    fn offer_rejected(&mut self, reach: f32, observer: &mut Met) -> Result<(), Error> {
         // Keys have the order of estimates, and one comparison tells the few that matter.
         let end = if reach >= 0.0 { key(reach, u32::MAX).min(key(self.list.bound(), 0)) } else { 0 };
         let near = observer.rejected.iter().filter(|key| **key < end);
-        let mut back: Vec<(f32, NodeId)> = near.map(|key| (key_distance(*key), key_id(*key))).collect();
+        let mut back: Vec<(f32, NodeId)> = Vec::new();
+        back.make_room(near.clone().count())?;
+        back.extend(near.map(|key| (key_distance(*key), key_id(*key))));
         if back.is_empty() {
-            return;
+            return Ok(());
         }
         observer.rejected.retain(|key| *key >= end);
         back.retain(|(_, node)| !self.visited.contains(node) && !self.offered.contains(node));
         for (estimate, node) in back {
             self.list.insert_or(estimate, node, |estimate, node| observer.reject(estimate, node));
         }
+        Ok(())
     }
 
     /// The pages of the visited nodes.
@@ -332,6 +358,8 @@ impl Walk {
             return Ok(true);
         }
         observer.expand(estimate, self.list.expanded_rank(), self.nearest.reach(0.0));
+        observer.make_room(REJECTED_MAX)?;
+        self.visited.make_room(1)?;
         // The best other candidate is probably next: prefetch its bytes while this node is scored.
         let likely = look_ahead(&self.list, meta, reader, None, 1, within);
         // A candidate beyond `within` would never be expanded: the k-th distance only decreases.
@@ -364,10 +392,8 @@ impl Walk {
             let is_there = state.rows(node, &visited.header).next().is_some();
             passes = is_wanted && is_there && row.passes(&only.test, node, state, reader, &mut stats.pages_read)?;
         }
-        for (at, row_id) in state.rows(node, &visited.header).filter(|_| passes).enumerate() {
-            let row = NearRow { distance: visited.distance, row_id, node, is_first: at == 0 };
-            self.nearest.keep(row);
-            observer.visit_row(node, row, &visited);
+        if passes {
+            only::keep(node, &visited, state, &mut self.nearest, observer)?;
         }
         self.visited.push(node);
         stats.hops += 1;
