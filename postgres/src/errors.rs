@@ -51,7 +51,7 @@ pub(crate) unsafe fn raise(index: pg_sys::Relation, error: Error) -> ! {
         Error::Memory { what, .. } => (
             PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY,
             format!("index \"{name}\": {what}"),
-            Some("Lower work_mem: a scan takes up to eight times as much. Or look at the limits on the server's memory.".into()),
+            Some("Lower work_mem, of which a scan takes up to eight times, or look at the limits on the server's memory.".into()),
         ),
         Error::Io { what, source } => {
             (PgSqlErrorCode::ERRCODE_IO_ERROR, format!("index \"{name}\": {what}: {source}"), None)

@@ -55,7 +55,8 @@ def test_a_load_into_an_empty_index_trains_it_once(connect: Connect) -> None:
     assert (info["trained_rows"], info["nodes"]) == (4096, 5000)
     assert check(connection)["nodes"] == 5000
     assert everything(connection) == list(range(5000))
-    assert recall(connection) > 0.97
+    # It is calibrated for the rows that trained it.
+    assert recall(connection) > 0.96
     run(connection, "SET maintenance_work_mem = '1MB'")
     run(connection, "TRUNCATE items")
     fill(connection, vectors(5000, seed=1))

@@ -105,9 +105,11 @@ unsafe fn wait(index: pg_sys::Relation, kind: Kind, row_id: u64, components: &[f
         let at_once = unsafe { open_indexes::open(index) }.and_then(|open| open.room_at_once());
         // SAFETY: the caller keeps the index open.
         let at_once = at_once.unwrap_or_else(|error| unsafe { errors::raise(index, error) });
+        if at_once == 0 {
+            return ROWS_MAX;
+        }
         let (bytes, dim, columns) = (memory::limit_bytes(), components.len(), filters.len());
-        let budget = Budget { bytes, dim, metric: kind.metric, columns, threads: 1 };
-        if at_once > 0 { budget.rows_in_memory().min(at_once) } else { ROWS_MAX }
+        Budget { bytes, dim, metric: kind.metric, columns, threads: 1 }.rows_in_memory().min(at_once)
     };
     waiting::add(oid, subtransaction, room, row_id, components, filters);
     if waiting::are_enough(oid, subtransaction) {

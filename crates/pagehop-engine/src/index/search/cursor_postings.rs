@@ -157,7 +157,7 @@ pub(super) fn visit<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<Gatherin
             _ => true,
         };
         for (at, row_id) in state.rows(node, &visited.header).filter(|_| passes).enumerate() {
-            second.make_room(0)?;
+            second.waiting.make_room(1)?;
             met.make_room(0)?;
             second.waiting.push(Reverse(key(visited.distance, met.rows.len() as u32)));
             met.visit_row(node, NearRow { distance: visited.distance, row_id, node, is_first: at == 0 }, &visited);

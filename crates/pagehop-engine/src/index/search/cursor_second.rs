@@ -31,7 +31,9 @@ pub(super) fn expand<P: Pages>(parts: &mut CursorParts<'_, P>, node: NodeId) -> 
     }
     let filter = parts.filter.as_ref();
     let (mut passes, mut undecided) = (true, None);
-    (frontier.make_room(DEGREE_MAX)?, seen.make_room(DEGREE_MAX)?, parts.walk.visited.make_room(1)?);
+    frontier.make_room(DEGREE_MAX)?;
+    seen.make_room(DEGREE_MAX)?;
+    parts.walk.visited.make_room(1)?;
     let visited = parts.walk.probe.visit(meta, model, reader, node, |scored| {
         if let Some(filter) = filter {
             let (row_id, values) = (scored.header.row_id, scored.node.values());
@@ -47,7 +49,8 @@ pub(super) fn expand<P: Pages>(parts: &mut CursorParts<'_, P>, node: NodeId) -> 
         passes = row.passes(&filter.test, node, state, reader, &mut parts.stats.pages_read)?;
     }
     for (at, row_id) in state.rows(node, &visited.header).filter(|_| passes).enumerate() {
-        (waiting.make_room(1)?, met.make_room(0)?);
+        waiting.make_room(1)?;
+        met.make_room(0)?;
         waiting.push(Reverse(key(visited.distance, met.rows.len() as u32)));
         met.visit_row(node, NearRow { distance: visited.distance, row_id, node, is_first: at == 0 }, &visited);
     }

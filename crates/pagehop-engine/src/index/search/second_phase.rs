@@ -123,17 +123,6 @@ impl SecondPhase {
         keys * size_of::<u64>() + nodes * (size_of::<NodeId>() + 1)
     }
 
-    /// Makes room for a node that is visited, for `neighbors` of it, and for a row.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Memory`] if the system does not give it.
-    pub(super) fn make_room(&mut self, neighbors: usize) -> Result<(), Error> {
-        self.frontier.make_room(neighbors)?;
-        self.seen.make_room(neighbors)?;
-        self.waiting.make_room(1)
-    }
-
     /// Ids of the rows that were returned, of all that were found.
     ///
     /// # Errors
