@@ -38,9 +38,6 @@ pub(crate) unsafe fn raise(index: pg_sys::Relation, error: Error) -> ! {
         Error::Argument { what } => {
             (PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE, format!("index \"{name}\": {what}"), None)
         }
-        Error::Memory { what, .. } => {
-            (PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY, format!("index \"{name}\": {what}"), None)
-        }
         Error::Busy { what } => (PgSqlErrorCode::ERRCODE_OBJECT_IN_USE, format!("index \"{name}\": {what}"), None),
         Error::Full { what, source: None } => {
             (PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED, format!("index \"{name}\": {what}"), None)

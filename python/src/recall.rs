@@ -4,10 +4,10 @@ use pagehop_engine::{Audit, Calibration, Measured, RECALLS, Reach, RecallReport,
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-/// What to warn of, in the order of `RecallWarnings.of_plan` in `pagehop/recall_warnings.py`: whether
-/// the index was never calibrated; the highest recall that was measured, if a higher one was given;
-/// rows that changed since the calibration, the rows that the index had then, and whether longer
-/// rows came, if it is outdated.
+/// What to warn of, in the order of `RecallWarnings.of_plan` in `pagehop/recall_warnings.py`:
+/// whether the index was never calibrated; the highest recall that was measured, if a higher one
+/// was given; rows that changed since the calibration, the rows that the index had then, and
+/// whether longer rows came, if it is outdated.
 pub(crate) type Warnings = (bool, Option<f32>, Option<(u64, u64, bool)>);
 
 /// What to warn of, if there is anything.

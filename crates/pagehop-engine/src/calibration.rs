@@ -72,8 +72,8 @@ impl Calibration {
     ///
     /// Between measured recalls and k, settings are interpolated. Below the lowest measured recall,
     /// its settings are used. Above the highest, the settings of the longest search that was tried,
-    /// and the plan says so ([`Reach::Beyond`]). Above the largest `k`, the list grows in proportion
-    /// to `k`.
+    /// and the plan says so ([`Reach::Beyond`]). Above the largest `k`, the list grows in
+    /// proportion to `k`.
     pub fn plan(&self, k: usize, recall: f32) -> SearchPlan {
         let (below, above) = self.around(k);
         let low = below.setting(recall);

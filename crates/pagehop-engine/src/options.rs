@@ -54,8 +54,8 @@ pub struct CreateOptions {
     pub metric: Metric,
     /// The meaning of row ids.
     pub id_kind: IdKind,
-    /// The form in which vectors are kept: codes only under [`IdKind::HostOwned`], where the host has
-    /// them.
+    /// The form in which vectors are kept: codes only under [`IdKind::HostOwned`], where the host
+    /// has them.
     pub vectors: Vectors,
     /// Columns to filter by, at most [`COLUMNS_MAX`](crate::COLUMNS_MAX).
     pub columns: Vec<Column>,

@@ -133,7 +133,7 @@ fn many_rows_that_come_together_train_the_model_with_the_first() {
     let mut rows = Rows::new(4, embeddings(4, 6000, 5));
     rows.ids = (1..=6000).collect();
     let mut pages = MemPages::new();
-    create(4, &CreateOptions { row_ids: RowIds::HostOwned, ..CreateOptions::default() }, &mut pages).unwrap();
+    create(4, &CreateOptions { id_kind: IdKind::HostOwned, ..CreateOptions::default() }, &mut pages).unwrap();
     let train = |pages: &mut MemPages, first: usize| {
         let (ids, vectors) = (&rows.ids[first..], &rows.values[first * 4..]);
         change(pages, |change| change.train_if_grown(ids, vectors, &[], &mut no_progress()).unwrap())

@@ -20,7 +20,7 @@ pub(super) fn likely_recall(info: &Info, target: Option<f32>, reached: Option<f3
     }
     let of_such = info.audit.filter(|audit| target.is_some() && (audit.k, audit.target) == (LIKELY_K, target));
     // Of some hundred queries, none may miss a row that others miss.
-    let audited = of_such.zip(info.audited).map(|(audit, since)| (audit.recall, 1.0 - audit.interval, since));
+    let audited = of_such.zip(info.audited).map(|(audit, since)| (audit.recall, 1.0 - audit.half_interval, since));
     let calibrated = reached.zip(info.calibration).map(|(reached, since)| (reached, reached, since));
     let known = [audited, calibrated].into_iter().flatten();
     let fresh = known.clone().find(|(_, _, since)| !since.is_outdated());

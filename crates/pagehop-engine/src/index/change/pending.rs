@@ -56,8 +56,8 @@ impl PendingRows {
     }
 
     /// Removes row ids that their nodes now have from the list, from `from` on, until the end of a
-    /// page or until `goes_on`, which is asked after each entry, says no. Returns the place where to
-    /// go on; `None` at the end of the list.
+    /// page or until `goes_on`, which is asked after each entry, says no. Returns the place where
+    /// to go on; `None` at the end of the list.
     pub(super) fn settle<W: PagesMut>(
         &mut self,
         steps: &mut Steps<'_, W>,

@@ -45,8 +45,8 @@ pub(super) struct CursorParts<'i, P: Pages + 'i> {
     pub(super) met: Met,
     pub(super) second: SecondPhase,
     pub(super) sequential: Sequential,
-    /// Most bytes of the phases before the sequential one, and of the search, and whether it has ended
-    /// there.
+    /// Most bytes of the phases before the sequential one, and of the search, and whether it has
+    /// ended there.
     pub(super) memory_max: usize,
     pub(super) memory_end: usize,
     pub(super) is_full: bool,
