@@ -107,8 +107,8 @@ pub(crate) unsafe fn dimensions(index: pg_sys::Relation) -> usize {
     })
 }
 
-/// The same, if the type says. After `ALTER COLUMN ... TYPE vector` it does not, and the index stays
-/// as it is.
+/// The same, if the type says. After `ALTER COLUMN ... TYPE vector` it does not, and the index
+/// stays as it is.
 ///
 /// # Safety
 ///

@@ -113,8 +113,8 @@ pub(crate) unsafe fn rows(scan: pg_sys::IndexScanDesc) -> Option<WantedRows> {
 }
 
 /// Whether the plan that runs reads the places of rows in the table (`ctid`) from `scan`: in a
-/// column of its result, as FOR UPDATE has one, or in a condition. A scan that is not found, such as
-/// one of a plan that is run again for a row that has changed, counts as if it did.
+/// column of its result, as FOR UPDATE has one, or in a condition. A scan that is not found, such
+/// as one of a plan that is run again for a row that has changed, counts as if it did.
 ///
 /// # Safety
 ///
