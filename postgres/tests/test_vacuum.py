@@ -15,7 +15,7 @@ from tests.test_inspect import check
 from tests.test_maintenance import wait
 from tests.test_training import TRAINED, WANTS, grow
 
-# Dimensions of vectors that are TOASTed. Insertions train an index of them up to 256 rows.
+# Dimensions of vectors that are TOASTed.
 WIDE = 600
 
 
