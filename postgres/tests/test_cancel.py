@@ -219,7 +219,7 @@ def fill_the_disk(connection: psycopg.Connection, step: int) -> None:
     """Adds rows, `step` at a time, as long as there is room. Those of the last step are dead."""
     first = number(connection, "SELECT max(id) + 1 FROM items")
     for at in range(100):
-        fill(connection, vectors(step, seed=at), first=first + step * at)
+        fill(connection, vectors(step, seed=1000 * step + at), first=first + step * at)
 
 
 def test_a_vacuum_without_room_loses_nothing(new_cluster: Callable[..., Cluster], small_disk: Path) -> None:
@@ -241,9 +241,11 @@ def test_a_vacuum_without_room_loses_nothing(new_cluster: Callable[..., Cluster]
                 run(connection, "VACUUM (INDEX_CLEANUP on) items")
             assert check(connection)["nodes"] == nodes
             assert everything(connection) == left
-        assert recall(connection) > 0.9
+        # The rows that came are not those that it was calibrated for.
+        assert recall(connection) > 0.8
         subprocess.run(["mount", "-o", "remount,size=6400k", small_disk], check=True)
         run(connection, "VACUUM (INDEX_CLEANUP on) items")
+        assert recall(connection) > 0.95
         report = check(connection)
         assert (report["nodes"], report["dead_nodes"]) == (len(left), 0)
         assert everything(connection) == left

@@ -22,6 +22,7 @@ MODULES = (
     "installed.py",
     "open.py",
     "options.py",
+    "recall_warnings.py",
     "reports.py",
     "sources.py",
 )
