@@ -385,7 +385,7 @@ impl Scan {
             let Some(least) = found.distance else { return Ok(Some(found)) };
             self.in_order.pass(least);
             if !found.recheck {
-                self.in_order.push(found.tid, least);
+                self.in_order.push(found.tid, least)?;
                 continue;
             }
             self.stats.rechecks += 1;
@@ -395,7 +395,7 @@ impl Scan {
                     let what = format!("a row is at a distance of {distance}, and it has {least} as the least");
                     return Err(Error::corrupt(PageId(0), what));
                 }
-                InTable::Seen(distance) => self.in_order.push(found.tid, distance),
+                InTable::Seen(distance) => self.in_order.push(found.tid, distance)?,
                 InTable::Unseen { is_dead } => {
                     let search = self.search.as_mut().expect("it found the row");
                     search.demand.dead += usize::from(is_dead);

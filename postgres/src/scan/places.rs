@@ -9,6 +9,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
+use pagehop_engine::Error;
 use pgrx::pg_sys;
 
 use super::limit;
@@ -95,9 +96,19 @@ impl InOrder {
     }
 
     /// Adds a row.
-    pub(super) fn push(&mut self, tid: pg_sys::ItemPointerData, distance: f64) {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Memory`] if the system does not give the memory: the server must not end for it.
+    pub(super) fn push(&mut self, tid: pg_sys::ItemPointerData, distance: f64) -> Result<(), Error> {
+        self.rows.try_reserve(1).map_err(|_| {
+            let needed_bytes = ((self.rows.len() + 1) * size_of::<Placed>()) as u64;
+            let what = format!("the system does not give the memory for {} rows in order", self.rows.len() + 1);
+            Error::Memory { what, needed_bytes }
+        })?;
         self.rows.push(Reverse(Placed { distance, tid, number: self.count }));
         self.count += 1;
+        Ok(())
     }
 
     /// The nearest row that waits, if no other can come before it.
