@@ -1,4 +1,4 @@
-"""The private server for tests of adapters."""
+"""Fixtures for tests of adapters: a private server, and a database for each test."""
 
 from private_server import cluster, database
 

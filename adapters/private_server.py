@@ -1,6 +1,4 @@
-"""What tests of several adapters and examples use: a private server with the extension, made
-once.
-"""
+"""Fixtures for tests of adapters and examples: a private server with the extension."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """A running server with the extension in every new database; nothing of it survives a loss
-    of power.
+    """A running server, on which every database can create the extension. Its data do not survive a
+    loss of power.
     """
     if shutil.which("cargo") is None:
         pytest.skip("compiling the extension for a server needs cargo")
@@ -30,7 +28,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def database(cluster: Cluster) -> Iterator[str]:
-    """An empty database that only this test uses."""
+    """The name of an empty database that only this test uses."""
     name = f"test_{next(_numbers)}"
     cluster.psql(f"CREATE DATABASE {name}")
     yield name

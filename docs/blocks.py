@@ -1,8 +1,8 @@
 """Fenced blocks of a document, for the tests that run them.
 
-A block of `text` that follows a block of code is what the code prints. It agrees with what was
-printed if all words are the same; numbers with a point may differ by one part in a thousand, since
-CPUs round differently. `...` at the end of a line stands for the rest of it.
+A block of `text` after a block of code is the expected output of the code. The output agrees if all
+words are the same. Numbers with a point may differ by one part in a thousand, or by 0.002 near
+zero, because CPUs round differently. `...` at the end of a line stands for the rest of the line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
 EXECUTED = ["README.md", "docs/guide.md", "docs/texts.md"]
-"""Documents whose every block is run."""
+"""Documents in which every block is run."""
 
 RELATIVE_MAX = 1e-3
 ABSOLUTE_MAX = 2e-3
@@ -31,7 +31,10 @@ class Block:
 
 
 def blocks(document: str) -> list[Block]:
-    """All blocks of code of a document, in order."""
+    """All blocks of code of a document, in order.
+
+    Raises AssertionError if a block has two outputs.
+    """
     text = (REPOSITORY / document).read_text()
     found: list[Block] = []
     for fence in re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
@@ -46,7 +49,7 @@ def blocks(document: str) -> list[Block]:
 
 
 def agrees(shown: str, printed: str) -> bool:
-    """Whether a document shows what was printed."""
+    """Whether the output that a document shows agrees with the printed one."""
     lines = (shown.strip().splitlines(), printed.strip().splitlines())
     return len(lines[0]) == len(lines[1]) and all(_same_line(*pair) for pair in zip(*lines, strict=True))
 
@@ -69,6 +72,8 @@ def _same_word(shown: str, printed: str) -> bool:
 
 
 def _number(word: str) -> float | None:
-    """A number with a point; whole numbers, such as ids and counts, have to be the same."""
+    """The value of a number with a point; None for other words. Whole numbers, such as ids and
+    counts, must be equal as words.
+    """
     bare = word.strip("[](),;")
     return float(bare) if re.fullmatch(r"-?\d*\.\d*(e-?\d+)?", bare) and any(map(str.isdigit, bare)) else None

@@ -1,8 +1,8 @@
 """Fills the generated parts of README.md and docs/benchmarks.md, and draws docs/benchmarks.svg.
 
-`./dev docs` runs it. `--check` writes nothing, and fails if a file is out of date. Every figure
-comes from a kept result. The text around them is written by hand; a figure there is from a decision
-record that the sentence names. A generated part stands between two comments,
+`./dev docs` runs it. With `--check` it writes nothing, and fails if a file is out of date. Every
+figure comes from a kept result. The text around the generated parts is written by hand; its figures
+come from a decision record that the sentence names. A generated part stands between two comments,
 `<!-- ./dev docs: KIND ARGUMENTS -->` and `<!-- end -->`; `KINDS` lists the kinds.
 """
 
@@ -25,22 +25,23 @@ CHART = REPOSITORY / "docs" / "benchmarks.svg"
 PART = re.compile(r"(<!-- \./dev docs: ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 ENGINES = "fashion-mnist-20261122-a"
-"""The run of ten engines over an easy set. The chart and the README's table have its servers."""
+"""The run of ten engines over an easy set. The chart and the README's table show its servers."""
 TEXTS = "texts-384-20261126"
-"""The run of libraries over embeddings of real text. The chart and the README's table have them."""
+"""The run of libraries over embeddings of real text, for the chart and the README's table."""
 
 TEXTS_POSTGRES = "texts-postgres-20261126"
-"""The run of PostgreSQL over embeddings of real text. The README's table has it."""
+"""The run of PostgreSQL over embeddings of real text, for the chart and the README's table."""
 
 ADDED_AT = {ENGINES: "1a2060c", "vector-inserts-20261122": "7223e75"}
-"""The commits that added results of which it is not known at which commit they were measured."""
+"""The commits that added results; for results that do not record the commit of their measurement.
+"""
 
 LEAST = [
     *("index s", "CPU s", "index MB", "peak MB", "CPU us/row", "bytes/row", "log bytes/row", "autovacuum s"),
     *("idle p50 ms", "idle p99 ms", "p50 ms", "commit p50 ms", "p99 ms", "max ms"),
 ]
 MOST = ["rate", "queries/s", "rows/s", "inserted rows/s", "before rows/s", "beside rows/s", "share", "QPS", "recall@10"]
-"""Columns in which engines are compared, with less or more as the better figure."""
+"""Columns that compare engines: in LEAST less is better, in MOST more is better."""
 
 ON_TOP = " with changes on top"
 SETS = {"fashion-mnist": "Fashion-MNIST"}
@@ -61,7 +62,7 @@ RENAMED = [
 
 
 def main() -> int:
-    """Writes what has changed; with `--check`, names it and fails."""
+    """Writes the files that have changed. With `--check`, prints their names and returns 1."""
     only_check = "--check" in sys.argv[1:]
     stale = {path: text for path, text in made().items() if not path.exists() or path.read_text() != text}
     for path, text in stale.items():
@@ -75,12 +76,12 @@ def main() -> int:
 
 
 def made() -> dict[Path, str]:
-    """Every file with generated parts, as it should be."""
+    """The wanted content of every file with generated parts."""
     return {CHART: chart()} | {path: filled(path.read_text()) for path in PAGES}
 
 
 def filled(page: str) -> str:
-    """A page with its generated parts made from the results."""
+    """A page with its generated parts filled from the results."""
 
     def part(found: re.Match[str]) -> str:
         kind, *arguments = shlex.split(found[2])
@@ -94,20 +95,20 @@ def filled(page: str) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """One row of a file of lab/results/bench, compared with a peer if it is a ratio."""
+    """One row of a file of lab/results/bench; a ratio compares Pagehop with a peer."""
 
     what: str
     at: str
     ours: str
     others: str
     better: float | None
-    """How many times better Pagehop is; below 1 it loses. None if nothing is compared."""
+    """How many times better Pagehop is; below 1 it loses. None if the row is no comparison."""
     spread: tuple[float, float] | None
     detail: str
 
 
 def load(name: str) -> dict[str, Any]:
-    """A file of lab/results/bench by the start of its name."""
+    """A file of lab/results/bench by the beginning of its name, with its path as `path`."""
     [path] = BENCH.glob(f"{name}*.json")
     content: dict[str, Any] = json.loads(path.read_text())
     return content | {"path": path}
@@ -123,7 +124,7 @@ def lines(name: str, prefixes: Iterable[str]) -> Iterator[Line]:
 
 
 def line(row: dict[str, Any]) -> Line:
-    """What a row says, with the figures of both sides taken out of its detail."""
+    """The line for a row. A ratio has the figures of both sides, from its detail."""
     what, detail, figure = row["what"], row["detail"], row["figure"]
     named = what
     for pattern, text in RENAMED:
@@ -140,7 +141,9 @@ def line(row: dict[str, Any]) -> Line:
 
 
 def sides(what: str, detail: str) -> tuple[str, str]:
-    """The figures of Pagehop and of its peers, as a detail tells them in one of two ways."""
+    """The figures of Pagehop and of its peers, from a detail: `OURS against THEIRS` or names with
+    figures.
+    """
     against = re.match(r"([\d,.]+)[^;]*? against ([\d,.]+)(?:[^;]* of ([^;]+))?", detail)
     if against:
         peer = against[3] or (re.search(r" over ([^,]+)", what) or ["", ""])[1]
@@ -154,7 +157,9 @@ def sides(what: str, detail: str) -> tuple[str, str]:
 
 
 def about(name: str) -> list[str]:
-    """Where, when and by which commit a file or folder was measured."""
+    """Lines that say on which machine, on which day and at which commit a file or folder was
+    measured.
+    """
     if (LAB / name).exists():
         machine, when = json.loads((LAB / name / "machine.json").read_text()), re.search(r"\d{8}", name)
         assert when is not None
@@ -173,7 +178,7 @@ def about(name: str) -> list[str]:
 
 
 def measured_at(folder: str) -> str:
-    """The commits at which raw files of a folder were written, or that added them."""
+    """The commits that the raw files of a folder record, or the commit that added the folder."""
     files = [path for kind in ("builds", "points") for path in (LAB / folder / kind).glob("*.json")]
     commits = {json.loads(path.read_text()).get("commit") for path in files}
     known = sorted(commit.replace("+", ON_TOP) for commit in commits if commit)
@@ -183,7 +188,7 @@ def measured_at(folder: str) -> str:
 
 
 def rows(name: str, *prefixes: str) -> list[str]:
-    """A table of what was compared, and one of single figures below it."""
+    """A table of comparisons, and below it a table of single figures."""
     found = list(lines(name, prefixes))
     compared = [one for one in found if one.better is not None]
     alone = [one for one in found if one.better is None]
@@ -198,14 +203,14 @@ def rows(name: str, *prefixes: str) -> list[str]:
 
 
 def verdict(one: Line) -> str:
-    """How many times better, in which range of repeats, and whether that is a loss."""
+    """How many times better Pagehop is, the range of the repeats, and `loses` if it is worse."""
     assert one.better is not None
     spread = f" ({one.spread[0]:.2f} to {one.spread[1]:.2f})" if one.spread and one.spread[0] != one.spread[1] else ""
     return f"{one.better:.2f}x{spread}" + (", loses" if one.better < 1 else "")
 
 
 def losses() -> list[str]:
-    """Every figure in a table of docs/benchmarks.md that is better for another engine."""
+    """A table of every figure in docs/benchmarks.md that is better for another engine."""
     finders: dict[str, Callable[..., list[Line]]] = {"rows": lost_rows, "lab": lost_in_report, "equal": lost_at_recall}
     page = PAGES[1].read_text()
     cells: dict[tuple[str, str, str], list[str]] = {}
@@ -213,19 +218,19 @@ def losses() -> list[str]:
         kind, *arguments = shlex.split(part[2])
         section = page[: part.start()].rpartition("\n## ")[2].partition("\n")[0]
         for one in finders[kind](*arguments) if kind in finders else []:
-            # Two tables of a section may have the same figure.
+            # Two tables of a section may have the same figure. It is listed once.
             cells[section, one.what, one.at] = [one.ours, one.others, verdict(one).removesuffix(", loses")]
     head = ["section", "", "at", "Pagehop", "other", "Pagehop better by"]
     return table(head, [[*key, *figures] for key, figures in cells.items()]).splitlines()
 
 
 def lost_rows(name: str, *prefixes: str) -> list[Line]:
-    """What Pagehop loses in a part of the kind `rows`."""
+    """The lost figures of a part of the kind `rows`."""
     return [one for one in lines(name, prefixes) if one.better is not None and one.better < 1]
 
 
 def lost_at_recall(ways: str, kind: str, run: str = ENGINES) -> list[Line]:
-    """What Pagehop loses in a part of the kind `equal`."""
+    """The lost figures of a part of the kind `equal`."""
     chosen = [one for one in engines(int(ways), run) if one.library == (kind == "libraries")]
     found = []
     for target in sorted({target for one in chosen for target in one.qps}):
@@ -236,12 +241,12 @@ def lost_at_recall(ways: str, kind: str, run: str = ENGINES) -> list[Line]:
 
 
 def lost_in_report(folder: str, name: str, *wanted: str) -> list[Line]:
-    """What Pagehop loses in a part of the kind `lab`: in a step, or among libraries and servers."""
+    """The lost figures of a part of the kind `lab`: in each step, or by kind of engine."""
     columns, cells = report(folder, name)
     texts = [{column: cell["text"] for column, cell in zip(columns, row, strict=True)} for row in cells]
     found = []
     if columns[0] == "step":
-        # A column for each server. If there is a column `what`, another table has the figures.
+        # A column for each server. With a column `what`, another table has the figures.
         servers = [] if "what" in columns else columns[1:]
         for row in texts:
             found += lost("rate", row["step"], [(server, row[server]) for server in servers])
@@ -257,7 +262,9 @@ def lost_in_report(folder: str, name: str, *wanted: str) -> list[Line]:
 
 
 def lost(column: str, at: str, figures: list[tuple[str, str]]) -> list[Line]:
-    """One line if the best of the others is better than Pagehop, in a column of LEAST or MOST."""
+    """One line if the best of the others is better than Pagehop in a column of LEAST or MOST, else
+    none.
+    """
     if column.partition(",")[0] not in LEAST + MOST:
         return []
     known = [(float(re.sub("[,?]", "", text)), text, name) for name, text in figures if text != "-"]
@@ -267,7 +274,7 @@ def lost(column: str, at: str, figures: list[tuple[str, str]]) -> list[Line]:
         return []
     best = min if column in LEAST else max
     (mine, shown, _), (value, text, name) = best(ours), best(others)
-    if column == "recall@10":  # the shares that were missed
+    if column == "recall@10":  # recall counts as the share of neighbors that were missed
         mine, value = 1 - value, 1 - mine
     better = value / mine if column in LEAST else mine / value
     peer = re.sub(r" [\d.]+ .*=.*", "", name)
@@ -275,7 +282,9 @@ def lost(column: str, at: str, figures: list[tuple[str, str]]) -> list[Line]:
 
 
 def recall(name: str, *states: str) -> list[str]:
-    """The recall that searches found: rows are sets and requested recalls, columns are states."""
+    """The recall that searches reached: one row for each set and requested recall, one column for
+    each state.
+    """
     found: dict[tuple[str, str], dict[str, str]] = {}
     for row in load(name)["rows"]:
         named = re.fullmatch(r"recall (\S+) (.*)", row["what"])
@@ -291,7 +300,7 @@ def recall(name: str, *states: str) -> list[str]:
 
 
 def report(folder: str, name: str) -> tuple[list[str], list[list[dict[str, Any]]]]:
-    """Columns and rows of a table of a report."""
+    """The columns and rows of a table of a report; KeyError if there is none of that name."""
     content = json.loads((LAB / folder / "report" / "tables.json").read_text())
     for section in content["sections"]:
         for one in section["tables"]:
@@ -301,7 +310,7 @@ def report(folder: str, name: str) -> tuple[list[str], list[list[dict[str, Any]]
 
 
 def lab(folder: str, name: str, *wanted: str) -> list[str]:
-    """A table of a report as it is, or some of its columns."""
+    """A table of a report, or only the columns `wanted`."""
     columns, found = report(folder, name)
     kept = [columns.index(column) for column in wanted] if wanted else range(len(columns))
     cells = [[row[at]["text"] for at in kept] for row in found]
@@ -310,7 +319,7 @@ def lab(folder: str, name: str, *wanted: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine of the run: queries a second by recall, cheapest build and smallest index."""
+    """An engine of a run: queries per second by recall, cheapest build and smallest index."""
 
     name: str
     library: bool
@@ -320,7 +329,7 @@ class Engine:
 
 
 def engines(ways: int = 1, run: str = ENGINES) -> list[Engine]:
-    """The engines of a run under one way of sending queries, fastest at 0.99 first.
+    """The engines of a run for one way of sending queries, the fastest at recall 0.99 first.
 
     In runs of ENGINES the way is one query a call (1) or 100 (2). Runs of texts have one way,
     without a number.
@@ -342,7 +351,7 @@ def engines(ways: int = 1, run: str = ENGINES) -> list[Engine]:
 
 
 def equal(ways: str, kind: str, run: str = ENGINES) -> list[str]:
-    """Queries a second at exactly a recall: a row for each engine, `libraries` or `servers`."""
+    """Queries per second at each recall: one row for each engine of `libraries` or `servers`."""
     chosen = [one for one in engines(int(ways), run) if one.library == (kind == "libraries")]
     targets = sorted({target for one in chosen for target in one.qps})
     cells = [[one.name, *(number(one.qps[at]) if at in one.qps else "-" for at in targets)] for one in chosen]
@@ -350,7 +359,7 @@ def equal(ways: str, kind: str, run: str = ENGINES) -> list[str]:
 
 
 def lead() -> list[str]:
-    """The README's table: Pagehop beside the best of the others, what it loses last."""
+    """The README's table: Pagehop beside the best of the others. Lost rows come last."""
     cells = sorted(contests(), key=lambda row: "loses" in row[-1])
     return table(["", "Pagehop", "best of the others", "Pagehop better by"], cells).splitlines()
 
@@ -373,7 +382,9 @@ def contests() -> list[list[str]]:
 def contest(
     what: str, chosen: list[Engine], figure: Callable[[Engine], float | None], *, least: bool = False
 ) -> list[str]:
-    """A row of the README's table: Pagehop, the best of the others, how many times better it is."""
+    """A row of the README's table: Pagehop, the best of the others, and how many times better
+    Pagehop is.
+    """
     known = [(value, one.name) for one in chosen if (value := figure(one)) is not None]
     [ours] = [value for value, name in known if name.startswith("Pagehop")]
     others = [pair for pair in known if not pair[1].startswith("Pagehop")]
@@ -386,7 +397,7 @@ def contest(
 
 
 def chart() -> str:
-    """Queries a second of every engine at recall@10 of 0.99, as bars on any background."""
+    """An SVG chart: a bar for each engine's queries per second at recall@10 of 0.99."""
     groups = [("Libraries, 150,000 embeddings of real text", [one for one in engines(run=TEXTS) if 0.99 in one.qps])]
     groups.append(("PostgreSQL, the same embeddings", engines(run=TEXTS_POSTGRES)))
     groups.append(("Database servers, 60,000 images", [one for one in engines() if not one.library]))
@@ -443,19 +454,19 @@ rect.other { fill: #8c959f }
 
 
 def table(head: list[str], cells: list[list[str]]) -> str:
-    """A table in Markdown, with words on the left of their column and figures on the right."""
+    """A table in Markdown. Columns of words are aligned left, columns of figures right."""
     words = ["", "section", "at", "other", "best of the others", "detail", "engine", "index", "server", "step", "set"]
     rule = ["---" if name in [*words, "asked"] else "--:" for name in head]
     return "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in [head, rule, *cells])
 
 
 def rounded(text: str) -> str:
-    """A figure from a detail, shown as all figures are."""
+    """A figure of a detail in the form of all figures here."""
     return number(float(text.replace(",", "")))
 
 
 def number(figure: float) -> str:
-    """Three digits or all before the point."""
+    """Three significant digits, two below 0.095; from 100 on, all digits before the point."""
     if abs(figure) >= 100:
         return f"{figure:,.0f}"
     return f"{figure:.2g}" if 0 < abs(figure) < 0.095 else f"{figure:.3g}"

@@ -1,4 +1,4 @@
-"""The private server for tests of examples."""
+"""Fixtures for tests of examples: a private server, and a database for each test."""
 
 from private_server import cluster, database
 

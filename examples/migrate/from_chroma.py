@@ -1,11 +1,11 @@
-r"""A collection of Chroma as an index of Pagehop with the documents beside it.
+r"""Copies a collection of Chroma to a Pagehop index with the documents beside it.
 
     python from_chroma.py chroma_folder my_collection new.pagehop \
         --column year:int --column topic:text
 
-Ids, vectors, documents and metadata are kept, and so is the metric. `--column` names the metadata
-to filter by. `pagehop_documents.Documents` opens the result, and so do the vector stores of
-LangChain and LlamaIndex.
+The new index has the ids, vectors, documents and metadata of the collection, and its metric.
+`--column` names metadata to filter by. `pagehop_documents.Documents` and the vector stores of
+LangChain and LlamaIndex open the result.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ROWS_AT_ONCE = 5_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Does what the command line asks for."""
+    """Runs a command line; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="of Chroma's PersistentClient")
     parser.add_argument("collection")
@@ -51,7 +51,7 @@ def _column(given: str) -> tuple[str, str]:
 
 
 def migrate(folder: Path, collection: str, new: Path, columns: dict[str, str]) -> int:
-    """Copies a collection to a new index, and returns how many documents it has."""
+    """Copies a collection to a new index, and returns its number of documents."""
     if not (folder / "chroma.sqlite3").exists():
         raise FileNotFoundError(f"{folder} is no folder of Chroma: it has no chroma.sqlite3")
     if new.exists():

@@ -1,10 +1,9 @@
-"""An index of hnswlib as an index of Pagehop: the same labels as ids, the same vectors, the same
-metric.
+"""Copies an index of hnswlib to a Pagehop index: the labels become ids, vectors and metric stay.
 
     python from_hnswlib.py old.bin new.pagehop --space cosine
 
-hnswlib's file does not say its space, so it is given. The vectors are read in chunks from the
-index, which hnswlib holds in memory.
+hnswlib's file does not record its space, so `--space` gives it. hnswlib loads the old index into
+memory; its vectors are then read in chunks.
 """
 
 from __future__ import annotations
@@ -28,11 +27,12 @@ _DIM_MAX = 4096
 
 
 def dimensions(path: Path) -> int:
-    """The dimensions of the vectors in a file of hnswlib, which does not look whether they are as
-    it was told.
+    """The dimensions of the vectors in a file of hnswlib. hnswlib itself does not compare them with
+    those that its caller gives.
 
-    The file begins with numbers of 8 bytes. The fourth is the size of an element, the fifth is
-    where its label is, which is its end, and the sixth where its vector is, right before the label.
+    The file begins with numbers of 8 bytes. The fourth is the size of an element. The fifth is the
+    offset of its label, the last field of an element. The sixth is the offset of its vector, which
+    ends where the label begins.
     """
     with path.open("rb") as file:
         head = file.read(48)
@@ -45,9 +45,7 @@ def dimensions(path: Path) -> int:
 
 
 class HnswlibSource:
-    """The vectors of an index of hnswlib, in ascending order of their labels; deleted ones are
-    left out.
-    """
+    """The vectors of an index of hnswlib, in ascending order of labels, without deleted ones."""
 
     def __init__(self, index: Any) -> None:
         self.dim: int = index.dim
@@ -62,7 +60,7 @@ class HnswlibSource:
             try:
                 yield labels, np.asarray(self._index.get_items(labels), np.float32)
             except RuntimeError:
-                # hnswlib lists the labels of deleted elements, and refuses to give their vectors.
+                # hnswlib lists the labels of deleted elements, but does not return their vectors.
                 found = [(label, vector) for label in labels if (vector := self._vector(label)) is not None]
                 self.deleted += len(labels) - len(found)
                 if found:
@@ -77,7 +75,7 @@ class HnswlibSource:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Does what the command line asks for."""
+    """Runs a command line; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old", type=Path, help="a file that hnswlib's save_index has written")
     parser.add_argument("new", type=Path, help="the index to build")

@@ -1,13 +1,14 @@
-r"""From pgvector's indexes to Pagehop's: in the same table, or to an index file.
+r"""Replaces pgvector's indexes by Pagehop's: in the same table, or with an index file.
 
     python from_pgvector.py index "$DSN" items --filter tenant_id
     python from_pgvector.py export "$DSN" items id embedding items.pagehop \
         --metric cosine --filter price
 
-`index` makes an index USING pagehop beside each index of pgvector on the table, while the table is
-read and written, measures its recall, and then drops the old index. Queries need not change.
+`index` creates an index USING pagehop beside each index of pgvector on the table, while the table
+is read and written. It then drops the old index and measures the recall of the new one. Queries
+need not change.
 
-`export` copies ids and vectors of the table to an index file, as of one moment.
+`export` copies ids, vectors and filter columns of one snapshot of the table to an index file.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ WHERE i.indrelid = %s::regclass AND a.amname IN ('hnsw', 'ivfflat') ORDER BY c.r
 
 
 def replace_indexes(dsn: str, table: str, filters: Sequence[str], *, keeps_old: bool) -> list[str]:
-    """Replaces pgvector's indexes on `table`, and returns the names of the new ones."""
+    """Replaces pgvector's indexes on `table`. Returns the names of the new ones."""
     made = []
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS pagehop CASCADE")
@@ -61,7 +62,7 @@ def replace_indexes(dsn: str, table: str, filters: Sequence[str], *, keeps_old: 
 
 
 def _recall(connection: psycopg.Connection[Any], name: sql.Identifier) -> str:
-    """What an audit of the new index finds."""
+    """The recall that an audit of the new index finds, as a text."""
     index = name.as_string(connection)
     if _one(connection, "SELECT nodes FROM pagehop_info(%s)", index) == (0,):
         return "no rows yet"
@@ -70,7 +71,7 @@ def _recall(connection: psycopg.Connection[Any], name: sql.Identifier) -> str:
 
 
 def _refuse_taken(connection: psycopg.Connection[Any], name: sql.Identifier, old: str) -> None:
-    """An index of that name may be a good one: it is the user's to drop."""
+    """ValueError if an index of that name exists: it may be a good one, so the user decides."""
     index = name.as_string(connection)
     if _one(connection, "SELECT to_regclass(%s) IS NULL", index) == (False,):
         raise ValueError(f"{index} is there already: drop it to have it made again, or drop {old} and keep it")
@@ -80,13 +81,13 @@ def _create(connection: psycopg.Connection[Any], statement: sql.Composed, name: 
     try:
         connection.execute(statement)
     except psycopg.Error:
-        # A concurrent build that fails leaves an index that is not valid.
+        # A concurrent build that fails leaves an invalid index.
         connection.execute(sql.SQL("DROP INDEX IF EXISTS {}").format(name))
         raise
 
 
 class TableSource:
-    """Ids and vectors of a table, as of one moment: each reading is in the same transaction."""
+    """Ids and vectors of a table in one snapshot: all reads are in the same transaction."""
 
     def __init__(self, connection: psycopg.Connection[Any], table: str, row_id: str, vector: str) -> None:
         (on,) = _one(connection, "SELECT %s::regclass::text", table)
@@ -107,13 +108,13 @@ class TableSource:
                 yield np.array([row[0] for row in rows]), np.array([row[1] for row in rows], np.float32)
 
     def column(self, name: str) -> list[Any]:
-        """The values of another column, in the same order."""
+        """The values of another column, in the order of the ids."""
         query = sql.SQL("SELECT {} {}").format(sql.Identifier(name), self._from)
         return [value for (value,) in self._connection.execute(query).fetchall()]
 
 
 def export(dsn: str, table: str, row_id: str, vector: str, new: Path, metric: str, filters: Sequence[str]) -> int:
-    """Builds an index file over a table, and returns how many rows it has."""
+    """Builds an index file over a table. Returns its number of rows."""
     with psycopg.connect(dsn) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.read_only = True
@@ -130,7 +131,7 @@ def _one(connection: psycopg.Connection[Any], query: LiteralString, *values: Any
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Does what the command line asks for."""
+    """Runs a command line; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     one = commands.add_parser("index", help="replace pgvector's indexes of a table")

@@ -1,1 +1,3 @@
-"""Makes what people install, and tries it in an empty Debian: wheels and Debian packages."""
+"""Makes the packages that users install, and tries them: wheels, Debian packages, crates and the
+archive for PGXN.
+"""

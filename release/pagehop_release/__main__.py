@@ -1,6 +1,4 @@
-"""`./dev release`: wheels, Debian packages and crates in `dist`, tried before they are given to
-anyone.
-"""
+"""`./dev release`: makes and tries packages in `dist`, tags a version, or begins the next one."""
 
 from __future__ import annotations
 
@@ -85,7 +83,7 @@ def _pgxn(options: argparse.Namespace) -> None:
 
 
 def _described(package: Path) -> str:
-    """Its size, and a checksum: the same commit gives the same bytes, in any folder."""
+    """The package's path, size and checksum. The same commit gives the same bytes in any folder."""
     content = package.read_bytes()
     return f"{package}: {len(content) / 1e6:.2f} MB, sha256 {hashlib.sha256(content).hexdigest()}"
 

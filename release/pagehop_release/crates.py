@@ -1,4 +1,4 @@
-"""Crates for crates.io: packed as they would be published, and compiled from the packed files."""
+"""Crates for crates.io: packed as for publishing, and compiled from the packed files."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _FILES = ("Cargo.toml", "LICENSE", "README.md", "src")
 
 
 def names() -> list[str]:
-    """The crates of the workspace that are meant for others."""
+    """The crates of the workspace that may be published, in ascending order."""
     said = run(["cargo", "metadata", "--format-version=1", "--no-deps", "--locked"], cwd=REPOSITORY)
     return sorted(package["name"] for package in json.loads(said)["packages"] if package["publish"] != [])
 
 
 def build(dist: Path) -> list[Path]:
-    """Packs the crates into `dist`. Cargo compiles each from its packed file, over the packed
-    ones that it needs.
+    """Packs the crates into `dist`. Cargo compiles each from its packed file, with the packed files
+    of the crates that it depends on.
     """
     target = Path(os.environ.get("CARGO_TARGET_DIR") or REPOSITORY / "target") / "package"
     shutil.rmtree(target, ignore_errors=True)
@@ -39,7 +39,7 @@ def build(dist: Path) -> list[Path]:
 
 
 def check(crate: Path) -> None:
-    """Refuses a packed crate that lacks a file which its users are to have."""
+    """DevServerError if a packed crate lacks one of the files that each must have."""
     with tarfile.open(crate) as opened:
         there = {Path(name).parts[1] for name in opened.getnames()}
     missing = [name for name in _FILES if name not in there]

@@ -1,6 +1,4 @@
-"""Debian packages of the PostgreSQL extension: one for each major version of the server and
-each architecture.
-"""
+"""Debian packages of the PostgreSQL extension, for each major version and architecture."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ from pagehop_release.roots import Root
 from pagehop_release.targets import X86_64, Target
 
 PGVECTOR_MIN = "0.7"
-"""The first that has halfvec."""
+"""The first version with halfvec."""
 
 SMOKE = CRATE / "regress/sql/smoke.sql"
 SMOKE_EXPECTED = CRATE / "regress/expected/smoke.out"
@@ -39,7 +37,7 @@ def name(major: Major) -> str:
 
 
 def build(major: Major, target: Target, dist: Path) -> Path:
-    """Compiles the extension and packs it into `dist`."""
+    """Compiles the extension and packs it into `dist`. hadolint checks the Dockerfile first."""
     run(["hadolint", DOCKERFILE])
     _say(f"compiling the extension for PostgreSQL {major.number} on {target.name}")
     library = extension.compiled(major, target)
@@ -60,7 +58,7 @@ def build(major: Major, target: Target, dist: Path) -> Path:
 
 
 def control(major: Major, target: Target, tree: Path) -> str:
-    """What Debian's tools read of the package whose files are in `tree`."""
+    """The control file of the package whose files are in `tree`."""
     kib = sum(file.stat().st_size for file in tree.rglob("*") if file.is_file()) // 1024
     depends = [f"libc6 (>= {extension.GLIBC})", f"postgresql-{major.number}"]
     depends.append(f"postgresql-{major.number}-pgvector (>= {PGVECTOR_MIN})")
@@ -79,8 +77,8 @@ Description: vector index for PostgreSQL {major.number} that reads one page per 
 
 
 def tried(major: Major, deb: Path) -> str:
-    """Installs a package in an empty Debian, with the server and pgvector that it needs, and
-    asks it for an answer.
+    """Installs a package in an empty Debian, with its dependencies, and runs queries there. Returns
+    what was tried and how long it took.
     """
     _say(f"trying {deb.name} in an empty Debian {major.suite}")
     with roots.debian(major.suite) as root:
@@ -96,14 +94,16 @@ def tried(major: Major, deb: Path) -> str:
 
 
 def dockerfile_command() -> str:
-    """The shell command by which an image gets the package."""
+    """The shell command that installs the package in an image."""
     joined = DOCKERFILE.read_text().replace("\\\n", " ")
     [command] = re.findall(r"^RUN --mount=type=bind,target=/packages (.+)$", joined, re.MULTILINE)
     return str(command)
 
 
 def _install(root: Root, major: Major, deb: Path) -> None:
-    """Does in `root` what the Dockerfile does in the official image of PostgreSQL."""
+    """Runs the Dockerfile's command in `root`, with the variables of the official image of
+    PostgreSQL.
+    """
     for folder in ["packages", "docker-entrypoint-initdb.d"]:
         (root.path / folder).mkdir()
     shutil.copy(deb, root.path / "packages")
@@ -112,7 +112,7 @@ def _install(root: Root, major: Major, deb: Path) -> None:
 
 
 def _asked(root: Root, major: Major) -> str:
-    """Runs what `make installcheck` runs, and compares what psql says."""
+    """Runs the script of `make installcheck`, and compares psql's output with the expected one."""
     said = root.run(
         f"""
         {_start(major)}
@@ -129,7 +129,9 @@ def _asked(root: Root, major: Major) -> str:
 
 
 def _refused(root: Root, major: Major) -> None:
-    """What is missing is named: pgvector, and a library of the right server."""
+    """Checks the errors of two broken servers: one without pgvector, one with a library file that
+    is no library.
+    """
     library = f"/{major.library_folder}/pagehop.so"
     said = root.run(
         f"""
@@ -155,7 +157,7 @@ def _put(file: Path, path: Path) -> None:
 
 
 def _pack(tree: Path, described: str, deb: Path) -> None:
-    """Makes a package whose bytes depend on its files alone."""
+    """Makes a package whose bytes depend only on its files and the date of the commit."""
     (tree / "DEBIAN").mkdir()
     (tree / "DEBIAN/control").write_text(described)
     for path in [tree, *tree.rglob("*")]:

@@ -1,8 +1,7 @@
-"""The PostgreSQL extension compiled for Debian's servers, with the headers of Debian's own
-packages.
+"""The PostgreSQL extension, compiled with the headers of Debian's own server packages.
 
-The headers are those of the server's package for the architecture that is compiled for. `zig` links
-against an old C library, so the result runs on older Debians, too.
+The headers are those of the target's architecture. `zig` links against an old C library, so the
+result also runs on older Debians.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pagehop_release.targets import Target
 from pagehop_release.wheels import build_environment
 
 GLIBC = "2.28"
-"""Of Debian 10: no server that we support runs on less."""
+"""The C library of Debian 10. All supported servers have at least this version."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +30,11 @@ class Major:
 
     number: int
     suite: str
-    """The release of Debian that has it."""
+    """The release of Debian that has this server."""
 
     @property
     def library_folder(self) -> Path:
-        """Where Debian's server looks for libraries, below the root."""
+        """The folder from which Debian's server loads libraries, relative to the root."""
         return Path(f"usr/lib/postgresql/{self.number}/lib")
 
     @property
@@ -47,7 +46,7 @@ MAJORS = (Major(17, "trixie"), Major(18, "forky"))
 
 
 def compiled(major: Major, target: Target) -> Path:
-    """The library of the extension, stripped. Three minutes the first time."""
+    """The library of the extension, without symbols. The first time takes three minutes."""
     headers = made_once(
         FOLDER / f"headers-{major.number}-{target.debian}",
         f"postgresql-server-dev-{major.number} of {major.suite}",
@@ -72,8 +71,8 @@ def _unpack(major: Major, target: Target, folder: Path) -> None:
 
 
 def _pg_config(major: Major, headers: Path) -> Path:
-    """A pg_config that says where the unpacked headers are: Debian's own is a program of one
-    architecture.
+    """A script in place of pg_config that prints the folders of the unpacked headers: Debian's own
+    is a program for one architecture.
     """
     usr = headers / "usr"
     server = usr / f"include/postgresql/{major.number}/server"

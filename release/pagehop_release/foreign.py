@@ -1,7 +1,7 @@
 """A Debian of another architecture, whose programs an emulator runs one by one.
 
-Its packages are unpacked and not set up, since that would run their scripts. A program that starts
-other programs fails: only a kernel that knows the emulator could run those.
+Its packages are unpacked but not configured, because that would run their scripts. A program that
+starts other programs fails: only a kernel with the emulator registered could run those.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class ForeignRoot:
     target: Target
 
     def run(self, program: str, arguments: Sequence[str], **variables: str) -> str:
-        """What one program of the root says, run there by the emulator, without the network."""
+        """Runs one program of the root by the emulator, without the network. Returns its standard
+        output.
+        """
         spaces = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", f"--root={self.path}", "--wd=/root"]
         environment = {"HOME": "/root", "LC_ALL": "C.UTF-8", "PATH": "/usr/bin"} | variables
         command = [*spaces, self.target.emulator, program, *arguments]
@@ -42,7 +44,7 @@ class ForeignRoot:
 
 @contextmanager
 def root(target: Target, suite: str, packages: Sequence[str]) -> Iterator[ForeignRoot]:
-    """A copy of a Debian with `packages` and what they need, removed at the end."""
+    """A copy of a Debian with `packages` and their dependencies. It is removed at the end."""
     if not Path(target.emulator).exists():
         raise DevServerError(f"{target.emulator} is missing: apt-get install qemu-user-static")
     whole = unpacked(FOLDER / f"{target.name}-{suite}", suite, packages, target.debian)
@@ -50,11 +52,11 @@ def root(target: Target, suite: str, packages: Sequence[str]) -> Iterator[Foreig
         run(["cp", "-a", "--reflink=auto", f"{whole.root}/.", folder])
         made = Path(folder)
         if not (made / "lib").exists():
-            # Programs ask for their loader there; setting a Debian up makes the link.
+            # Programs expect their loader there; configuring a Debian creates this link.
             (made / "lib").symlink_to("usr/lib")
         for name in ["root", "tmp", "proc", "dev", "usr/bin"]:
             (made / name).mkdir(parents=True, exist_ok=True)
-        # pip reads it, whatever it installs. Debian's package makes it when it is set up.
+        # pip reads this file in any case. Debian's package creates it when it is configured.
         (made / "etc/ssl/certs").mkdir(parents=True, exist_ok=True)
         shutil.copy("/etc/ssl/certs/ca-certificates.crt", made / "etc/ssl/certs")
         shutil.copy(target.emulator, made / target.emulator.removeprefix("/"))

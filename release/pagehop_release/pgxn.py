@@ -1,4 +1,4 @@
-"""The extension's sources as PGXN takes them: a zip with META.json and a Makefile at its root."""
+"""The extension's sources for PGXN: a zip with META.json and a Makefile at its root."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from devserver.folder import REPOSITORY
 from devserver.processes import environment, run
 from pagehop_release import versions
 
-# All that cargo reads of the workspace when it compiles the extension, and what people read.
+# Everything that cargo reads of the workspace to compile the extension, and the documents.
 _PARTS = ("Cargo.lock", "Cargo.toml", "crates", "lab/loadgen", "postgres", "python")
 _READ = ("CHANGELOG.md", "LICENSE", "README.md", "docs/install.md", "docs/postgres.md")
 _GOALS = "all install installcheck uninstall clean"

@@ -1,8 +1,8 @@
-"""Empty Debians in folders, in which packages are tried.
+"""Empty Debians in folders, for trying packages.
 
-`debootstrap` makes one of each release, once; every try has a copy of its own. What runs in a copy
-has its own process numbers, mounts and, unless it asks for the network, no network: nothing is left
-behind when it ends.
+`debootstrap` makes one of each release, once; every try has its own copy. A script in a copy has
+its own process numbers and mounts, and no network unless it needs it. All its processes end with
+it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from devserver.processes import last_lines, run
 
 FOLDER = REPOSITORY / ".release"
 
-# Given to every program in a root: a chroot inherits nothing of the machine's own settings.
+# The environment of every program in a root, in place of the machine's own variables.
 _ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/root",
@@ -40,10 +40,10 @@ class Root:
     path: Path
 
     def run(self, script: str, *, network: bool = False, readonly: str = "") -> str:
-        """What a shell script says to its standard output, run as root in this Debian.
+        """Runs a shell script as root in this Debian. Returns its standard output.
 
-        `readonly` is a path in the root that nothing can be written to. Every process the script
-        starts ends with it.
+        `readonly` is a path in the root to mount read-only. Every process that the script starts
+        ends with it. DevServerError if the script fails.
         """
         mounts = _FAKE_MOUNTS + (
             f" && mount --bind {readonly} {readonly} && mount -o remount,bind,ro {readonly}" if readonly else ""
@@ -60,19 +60,19 @@ class Root:
         return done.stdout
 
     def install(self, packages: Sequence[str]) -> None:
-        """Installs Debian's packages, or files of packages by their path in the root."""
+        """Installs packages of Debian, or package files by their paths in the root."""
         apt = "DEBIAN_FRONTEND=noninteractive apt-get -qq"
         self.run(f"{apt} update && {apt} install -y --no-install-recommends {' '.join(packages)}", network=True)
 
     def bring(self, file: Path) -> str:
-        """Copies a file into the root; its path there."""
+        """Copies a file into the root. Returns its path there."""
         shutil.copy(file, self.path / "root" / file.name)
         return f"/root/{file.name}"
 
 
 @contextmanager
 def debian(suite: str) -> Iterator[Root]:
-    """A copy of an empty Debian, removed at the end."""
+    """A copy of an empty Debian. It is removed at the end."""
     if os.geteuid() != 0:
         raise DevServerError("trying a package in an empty Debian needs root, for chroot; or leave it out")
     whole = made_once(FOLDER / f"root-{suite}", f"minbase {suite} 1", lambda folder: _bootstrap(suite, folder))
@@ -83,21 +83,21 @@ def debian(suite: str) -> Iterator[Root]:
 
 
 def _set_apt(file: Path) -> None:
-    """Lets apt fetch as root, and take lists as old as this machine's apt does: those of a mirror
-    that is not renewed are too old for an apt without settings.
+    """Lets apt fetch as root, and accept package lists of the age that this machine's apt accepts:
+    apt's defaults refuse those of a mirror that is not updated any more.
     """
     ages = [run(["apt-config", "dump", name]) for name in ["Acquire::Check-Valid-Until", "Acquire::Check-Date"]]
     file.write_text("".join(['APT::Sandbox::User "root";\n', *ages]))
 
 
 def _bootstrap(suite: str, folder: Path) -> None:
-    # Debian keeps a script for each release it knows; newer ones are made like sid.
+    # debootstrap has a script for each release that it knows; for a newer release, sid's is used.
     scripts = Path("/usr/share/debootstrap/scripts")
     script = [] if (scripts / suite).exists() else [str(scripts / "sid")]
     run(["debootstrap", "--variant=minbase", suite, folder, address(), *script], advice="apt-get install debootstrap")
     shutil.rmtree(folder / "var/cache/apt/archives", ignore_errors=True)
     shutil.copy("/etc/resolv.conf", folder / "etc/resolv.conf")
-    # Packages of servers begin to serve when they are installed. Here tries say when.
+    # Packages of servers start them when they are installed. Here, only the tries start them.
     refuse = folder / "usr/sbin/policy-rc.d"
     refuse.write_text("#!/bin/sh\nexit 101\n")
     refuse.chmod(0o755)

@@ -1,4 +1,4 @@
-"""The machines that packages are made for."""
+"""The architectures that packages are made for."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Target:
-    """An architecture, by the names that each tool has for it."""
+    """An architecture, with its names in different tools."""
 
     name: str
-    """As the kernel and Python say it."""
+    """The kernel's and Python's name."""
     debian: str
 
     @property
@@ -20,12 +20,12 @@ class Target:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this machine runs its programs by itself."""
+        """Whether this machine runs the target's programs without an emulator."""
         return platform.machine() == self.name
 
     @property
     def emulator(self) -> str:
-        """Of Debian's package qemu-user-static."""
+        """The emulator of Debian's package qemu-user-static."""
         return f"/usr/bin/qemu-{self.name}-static"
 
 

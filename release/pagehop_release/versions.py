@@ -1,4 +1,4 @@
-"""The version of everything: one number in every manifest, a section of the changelog, a tag."""
+"""The version of the project: one number in all manifests, a changelog section and a tag."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from devserver.processes import run
 _UNRELEASED = "## Unreleased"
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 
-# Files, and what stands before the version in them.
+# Files, with the pattern of the text before the version.
 _PLACES = {
     "Cargo.toml": r'(?:version = |pagehop-\w+ = \{ version = )"',
     "postgres/Cargo.toml": r'version = "',
@@ -26,7 +26,7 @@ _PLACES = {
 
 
 def current(repository: Path) -> str:
-    """The version that the extension's control file has."""
+    """The version in the extension's control file."""
     control = repository / "postgres/pagehop.control"
     found = re.search(r"^default_version = '(.+)'$", control.read_text(), re.MULTILINE)
     if not found:
@@ -35,10 +35,10 @@ def current(repository: Path) -> str:
 
 
 def begin(repository: Path, new: str) -> list[Path]:
-    """Begins work on version `new`, once the one before it is tagged; the files that changed.
+    """Begins work on version `new`, once the current one is tagged. Returns the changed files.
 
-    The SQL script of a released version stays as it is. The new version gets a copy of it, and an
-    update script that has to be filled with every later difference.
+    The SQL script of a released version does not change. The new version gets a copy of it, and an
+    empty update script, to which every later difference must be added.
     """
     old = current(repository)
     if not _VERSION.fullmatch(new) or _numbers(new) <= _numbers(old):
@@ -64,9 +64,10 @@ def begin(repository: Path, new: str) -> list[Path]:
 
 
 def tag(repository: Path) -> str:
-    """Dates this version in the changelog, commits that and tags the commit; the tag's name.
+    """Dates this version in the changelog, commits that and tags the commit. Returns the tag's
+    name.
 
-    The tag's message is the section of the changelog. Nothing is pushed.
+    The tag's message is the version's section of the changelog. Nothing is pushed.
     """
     if run(["git", "status", "--porcelain", "--untracked-files=no"], cwd=repository).strip():
         raise DevServerError("there are changes that are not committed: commit them, then tag")
@@ -82,7 +83,7 @@ def tag(repository: Path) -> str:
     dated = f"## {version}, {datetime.datetime.now(datetime.UTC).date()}\n"
     changelog.write_text(f"{before}{dated}{after}")
     run(["git", "commit", "--quiet", "--message", f"Release {version}", "CHANGELOG.md"], cwd=repository)
-    # Headings begin with what git takes for a comment.
+    # Headings of the changelog begin with `#`, which git would remove as a comment.
     message = f"Pagehop {version}\n\n{changes}\n"
     run(["git", "tag", "--annotate", "--cleanup=verbatim", "--message", message, name], cwd=repository)
     return name

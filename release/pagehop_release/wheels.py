@@ -1,5 +1,5 @@
-"""Python wheels: one for each architecture, for every Python from 3.11 on and every Linux with
-glibc 2.17.
+"""Python wheels: one for each architecture, for Python 3.11 or newer on Linux with glibc 2.17 or
+newer.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from pagehop_release.roots import Root, debian
 from pagehop_release.targets import Target
 
 POLICY = "manylinux_2_17"
-"""glibc 2.17, of 2012: the oldest that Rust's standard library runs on."""
+"""glibc 2.17, of 2012: the oldest version that Rust's standard library supports."""
 BYTES_MAX = 6_000_000
 IMPORT_MS_MAX = 60.0
-"""Time that importing takes beyond NumPy's own, on a machine with nothing else to do."""
+"""Most milliseconds that importing takes beyond NumPy's own import, on an idle machine."""
 
 _DEBIAN = "trixie"
 _FIRST_ANSWER = REPOSITORY / "release/tries/first_answer.py"
 _OLD_CPU = "Nehalem"
-"""x86-64-v2, which NumPy's wheels need: no AVX of any kind."""
+"""An x86-64-v2, the oldest CPU that NumPy's wheels support; it has no AVX."""
 _NUMPY_ALONE = "import numpy; numpy.random.default_rng(7).normal(size=(99, 48)).argsort()"
 _OLDER_CPU = "qemu64"
-"""The first x86-64."""
+"""The first x86-64, which NumPy's wheels do not support."""
 
 
 def build(target: Target, dist: Path) -> Path:
-    """Compiles a wheel into `dist` and checks what it asks of the machine. Two minutes on two
-    cores.
+    """Compiles a wheel into `dist` and checks its size and the glibc that it needs. Two minutes on
+    two cores.
     """
     _need_standard_library(target)
     dist.mkdir(exist_ok=True)
@@ -50,7 +50,7 @@ def build(target: Target, dist: Path) -> Path:
 
 
 def build_environment(folder: str) -> dict[str, str]:
-    """Variables under which cargo writes no path of this machine into what it makes."""
+    """The environment for builds in which cargo writes no path of this machine into its output."""
     home = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")
     shortened = {REPOSITORY: "pagehop", **dict.fromkeys(sorted(home.glob("registry/src/*")), "crates")}
     flags = [f"--remap-path-prefix={path}={name}" for path, name in shortened.items()]
@@ -59,8 +59,8 @@ def build_environment(folder: str) -> dict[str, str]:
 
 
 def tried(target: Target, wheel: Path) -> str:
-    """Installs a wheel where nothing else is, with pip and without the network, and asks it for
-    an answer.
+    """Installs a wheel in an empty Debian with pip, without the network, and searches there.
+    Returns what was tried and how long it took.
     """
     _say(f"trying {wheel.name} in an empty Debian {_DEBIAN}")
     return _tried_here(wheel) if target.is_ours else _tried_emulated(target, wheel)
@@ -92,7 +92,7 @@ def _tried_here(wheel: Path) -> str:
         root.run("python3 -m venv v && v/bin/pip install --quiet --no-index --find-links . pagehop")
         answer = root.run(f"v/bin/python {_FIRST_ANSWER.name}").strip()
         took = time.monotonic() - begun
-        # Nothing is written beside the package, so it may belong to another user.
+        # The package also works if its folder is not writable: nothing is written beside it.
         root.run(f"v/bin/python {_FIRST_ANSWER.name}", readonly=f"/root/v/lib/python{python}")
         _on_old_cpus(root, f"v/lib/python{python}/site-packages")
         beyond = _import_ms(
@@ -106,7 +106,9 @@ def _tried_here(wheel: Path) -> str:
 
 
 def _on_old_cpus(root: Root, site: str) -> None:
-    """The wheel answers without AVX. On a CPU that NumPy does not run on, importing it says so."""
+    """Checks that the wheel runs without AVX, and that importing it on an older CPU than NumPy
+    supports gives an error that says so.
+    """
     python = f"PYTHONPATH={site} ./qemu-x86_64-static -cpu"
     try:
         root.run(f"{python} {_OLD_CPU} /usr/bin/python3 -c '{_NUMPY_ALONE}'")
@@ -135,7 +137,7 @@ def _tried_emulated(target: Target, wheel: Path) -> str:
 
 
 def _needed(folder: Path, wheel: Path, python: str, target: Target | None = None) -> list[Path]:
-    """The wheel and those that it needs, from the registry of the machine's own pip."""
+    """The files of the wheel and its dependencies, downloaded by this machine's pip."""
     platforms = [f"--platform=manylinux_2_{minor}_{target.name}" for minor in (17, 27, 28)] if target else []
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", f"--python-version={python}"]
     run([*pip, *platforms, "--dest", folder, wheel])
@@ -143,7 +145,7 @@ def _needed(folder: Path, wheel: Path, python: str, target: Target | None = None
 
 
 def _import_ms(said: str) -> float:
-    """Least time of a few imports, beyond NumPy's, in milliseconds."""
+    """Milliseconds that importing pagehop takes beyond NumPy's import: the least of several."""
     own = [int(us) for us in re.findall(r"\|\s+(\d+) \| pagehop$", said, re.MULTILINE)]
     numpy = [int(us) for us in re.findall(r"\|\s+(\d+) \|\s+numpy$", said, re.MULTILINE)]
     return min(whole - part for whole, part in zip(own, numpy, strict=True)) / 1000

@@ -1,4 +1,4 @@
-"""What the README shows, in five lines, and a look at every row to compare with."""
+"""Builds and searches an index as the README shows, and compares with an exact search."""
 
 import numpy as np
 

@@ -1,6 +1,6 @@
 """Private servers: PostgreSQL with Pagehop's extension, and other databases and versions.
 
-The first is for development and tests, the others are measured beside it.
+PostgreSQL is for development and tests, the others are measured beside it.
 """
 
 from devserver.cluster import Cluster, Setting, open_clusters

@@ -45,8 +45,8 @@ def open_clusters() -> list[Cluster]:
 
 
 class Cluster:
-    """Data and, while it runs, a server over them. Both go when the context is left, or the
-    process ends.
+    """Data and, while it runs, a server over them. Both are removed when the context or the process
+    ends.
     """
 
     def __init__(

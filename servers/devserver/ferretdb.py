@@ -76,7 +76,7 @@ def _compile(file: Path, folder: Path) -> None:
 class Instance(mongo.Database):
     """A private server with new data, at a socket in its folder.
 
-    It ends with this process, however that ends.
+    It ends with this process, also if the process is killed.
     """
 
     def __init__(self, program: Program, pragmas: Mapping[str, str]) -> None:

@@ -62,7 +62,7 @@ def checked(product: str, command: tuple[str | Path, ...], base: Path, share: Pa
 class Instance:
     """Data and, while it runs, a server over them.
 
-    Both go at the end of the context or of the process.
+    Both are removed at the end of the context or of the process.
     """
 
     def __init__(self, program: Program, settings: Mapping[str, str] | None = None, place: Path | None = None) -> None:
@@ -117,7 +117,7 @@ class Instance:
         if self.running:
             raise DevServerError("the server runs already")
         logged = self.log.stat().st_size if self.log.exists() else 0
-        # The server ends when this process does, in any case.
+        # The server ends with this process, also if the process is killed.
         ending = ["setpriv", "--pdeathsig", "KILL"]
         self._process = serve([*ending, *self._command(), f"--init-file={self._first}"], self.folder, self.log)
         late = time.monotonic() + _SECONDS_MAX
@@ -208,7 +208,7 @@ class Instance:
     def _command(self) -> list[str | Path]:
         return [
             *self.program.command,
-            # The first option, or files of this machine are read.
+            # It must be the first option; otherwise the server reads files of this machine.
             "--no-defaults",
             f"--basedir={self.program.base}",
             f"--datadir={self.data}",
@@ -261,8 +261,8 @@ def settle(execute: Any) -> None:
         old = int(
             execute("SELECT count FROM information_schema.innodb_metrics WHERE name = 'trx_rseg_history_len'")[0][0]
         )
-        # A page or two are always dirty. Old versions that no query needs are purged long before
-        # the counter says so.
+        # One or two pages are always dirty. The counter of old versions falls later than the
+        # versions are purged, so an unchanged counter is sufficient.
         if dirty <= _PAGES_BUSY and old == before:
             break
         before = old

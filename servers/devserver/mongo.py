@@ -36,7 +36,7 @@ class Database:
             raise DevServerError(f"{self.shown}: {str(error).partition(' (configured timeouts')[0]}") from None
 
     def answers(self) -> bool:
-        """Whether anybody is there."""
+        """Whether the server answers."""
         try:
             self.command("ping")
         except DevServerError:

@@ -42,17 +42,17 @@ def _unpack(file: Path, folder: Path) -> None:
 
 
 def vacuum(major: int, table: str = "") -> str:
-    """The statement that cleans up a table, or all; from 12 on it must be told to clean indexes of
-    few dead rows.
+    """The SQL that vacuums and analyzes a table, or all tables. From 12 on, it also asks to clean
+    indexes with few dead rows.
     """
-    # Without it, 14 and later leave entries of dead rows in the indexes, which reads come across:
-    # the published regressions of reads after writes that later were none.
+    # Without this, 14 and later keep index entries of dead rows, which later reads find. Published
+    # measurements showed this as slower reads after writes.
     options = "ANALYZE, INDEX_CLEANUP ON" if major >= _INDEX_CLEANUP_FROM else "ANALYZE"
     return f"VACUUM ({options}) {table}".rstrip()
 
 
 class Instance(Cluster):
-    """A private server with new data. It ends when this process does, however that is."""
+    """A private server with new data. It ends with this process, also if the process is killed."""
 
     product = PRODUCT
 
@@ -90,9 +90,9 @@ class Instance(Cluster):
         return rows
 
     def settle(self) -> None:
-        """Cleans up what was changed, counts again, and writes everything to its files."""
-        # What committed without waiting is not known to be visible before the log is written:
-        # VACUUM would skip it.
+        """Vacuums and counts rows, and writes everything to its files."""
+        # Commits that did not wait are not visible to VACUUM before the log is written: it would
+        # skip their rows.
         self.execute("CHECKPOINT", vacuum(self.server.major), "CHECKPOINT")
 
     def data_bytes(self) -> int:

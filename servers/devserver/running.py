@@ -82,8 +82,7 @@ class Postgres(Running):
 
     def settle(self) -> None:
         """Cleans up changed rows, and counts again; makes a checkpoint if that is permitted."""
-        # VACUUM skips rows that are not known to be visible, which are those that the log does not
-        # have yet.
+        # VACUUM skips rows of commits that are not yet in the log on disk.
         major = int(self.execute("SHOW server_version_num")[0][0]) // 10000
         for statement in ("CHECKPOINT", vacuum(major, self._table), "CHECKPOINT"):
             with contextlib.suppress(DevServerError) if statement == "CHECKPOINT" else contextlib.nullcontext():

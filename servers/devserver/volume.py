@@ -21,10 +21,10 @@ _BIG_BLOCK = 4096
 
 
 class Volume:
-    """A mounted file system; it goes with `remove`, or with the process."""
+    """A mounted file system. It is removed by `remove`, or at the end of the process."""
 
     def __init__(self, size_bytes: int, sector_bytes: int = 512) -> None:
-        """DevServerError where there are no rights or no tools for it."""
+        """DevServerError without the rights or the tools for it."""
         if os.geteuid() != 0:
             raise DevServerError("a file system of its own needs root")
         self.path = Path(tempfile.mkdtemp(prefix="pagehop-volume-"))
@@ -51,7 +51,7 @@ class Volume:
             self._mounted = True
             self.path.chmod(0o711)
         finally:
-            # It stays until it is mounted no more.
+            # The device exists until the file system is unmounted.
             run(["losetup", "--detach", self.device])
 
     def read_ahead(self, kib: int) -> None:
@@ -69,16 +69,16 @@ class Volume:
 
 
 def unmount_within(folder: Path) -> None:
-    """Unmounts what a process that was killed left mounted in a folder."""
+    """Unmounts file systems that a killed process left mounted in a folder."""
     for line in Path("/proc/self/mounts").read_text().splitlines():
-        # A space in it is written as a number.
+        # The kernel writes a space in a path as a number.
         place = line.split()[1].encode().decode("unicode_escape")
         if Path(place).is_relative_to(folder):
             subprocess.run(["umount", "--lazy", place], check=False, capture_output=True)
 
 
 def forget(folder: Path) -> None:
-    """Makes the kernel forget what it holds of the files in a folder, once they are written."""
+    """Makes the kernel drop its cache of the files in a folder, once they are written."""
     os.sync()
     for path in folder.rglob("*"):
         if path.is_file() and not path.is_symlink():

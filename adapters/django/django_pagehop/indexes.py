@@ -1,4 +1,4 @@
-"""The index class: what Django writes into migrations, and turns into `CREATE INDEX`."""
+"""The index class, which Django writes into migrations and turns into `CREATE INDEX`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ FILTER_COLUMNS_MAX = 7
 
 
 class PagehopIndex(PostgresIndex):
-    """An index `USING pagehop` over a vector field of pgvector, and filter columns behind it.
+    """An index `USING pagehop` over a vector field of pgvector, followed by filter columns.
 
     fields: the vector field first, then up to 7 fields to filter by.
     opclasses: the operator class of the vector field, such as `vector_l2_ops` or
         `halfvec_cosine_ops`; there is no default. Filter columns have none.
-    expressions: instead of fields, the first an `OpClass` over an expression of type vector.
+    expressions: in place of `fields`; the first is an `OpClass` over an expression of type vector.
+
+    Raises ValueError without an operator class, for more than 7 filter columns, and for `include`.
     """
 
     suffix = "pagehop"
@@ -28,7 +30,7 @@ class PagehopIndex(PostgresIndex):
                 raise ValueError(
                     "PagehopIndex needs the operator class of its vector field, as in opclasses=['vector_l2_ops']"
                 )
-            # Django wants one for each field; an empty one is the default.
+            # Django needs one class for each field; an empty name stands for the default class.
             classes += [""] * (len(fields) - len(classes))
         columns = max(len(fields), len(expressions)) - 1
         if columns > FILTER_COLUMNS_MAX:

@@ -1,4 +1,4 @@
-"""Texts and metadata beside a Pagehop index, in one consistent order of commits."""
+"""Texts and metadata beside a Pagehop index; both change together, also across a crash."""
 
 from pagehop_documents.documents import Document, Documents, Hit
 

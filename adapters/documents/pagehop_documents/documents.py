@@ -1,15 +1,15 @@
-"""An index with the documents of its rows: the order in which both change.
+"""An index with the documents of its rows, and the order in which a change writes both.
 
-A change has three steps, each on the disk before the next one starts:
+A change has three steps. Each is on the disk before the next one starts:
 
-1. The plan, in SQLite: new documents are coming, those that they replace or that are deleted are
-   going.
-2. The index: new rows are added in one transaction, and then old rows are deleted in another.
-3. The end, in SQLite: coming documents are live, and going ones are removed.
+1. The plan, in SQLite: new documents are coming; replaced and deleted documents are going.
+2. The index: one transaction adds the new rows, and then another one deletes the old rows.
+3. The end, in SQLite: coming documents become live, and going ones are removed.
 
-A document has a new number whenever it changes. So the index never has a row whose document is not
-in SQLite, and a row's document is the one of its vector. After a crash the first row that was
-coming tells whether the index has made the change: then it is completed, otherwise undone.
+A document gets a new number with every change. So the index never has a row whose document is not
+in SQLite, and the document of a row belongs to the row's vector. After a crash, the first coming
+row shows whether the index has made the change. If it has, the change is completed, otherwise
+undone.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ from pagehop_documents.table import Row, Table
 
 DEFAULT_METRIC = "cosine"
 _FOUND_MAX = 100_000
-"""Most rows that a search of the index can find."""
+"""Most rows that one search of the index returns."""
 _TRIES_MAX = 100
-"""Searches after which rows that have lost their document in the time are left out."""
+"""Searches that are repeated because rows lost their document; the last one leaves those rows out.
+"""
 
 
 class Document(NamedTuple):
-    """A document as it was added."""
+    """A document with its number."""
 
     key: str
     text: str
@@ -63,8 +64,9 @@ class Hit(NamedTuple):
 class Documents:
     """An index file and the documents of its rows. Every method may be called from any thread.
 
-    One process at a time may have it open for writing, and any number for reading. A change is
-    complete or did not happen, also after a crash, and it is on the disk when the method returns.
+    One process at a time may have it open for writing, and any number of processes for reading. A
+    change is complete or did not happen, also after a crash. It is on the disk when the method
+    returns.
     """
 
     def __init__(
@@ -76,14 +78,17 @@ class Documents:
         write: bool = True,
         cache: int | str = "256MiB",
     ) -> None:
-        """Opens the index at `path`; if there is none, the first `add` makes it.
+        """Opens the index at `path`. If there is none, the first `add` creates it.
 
-        metric: "cosine" (the default), "l2" or "ip"; of an index that is there, it must be its own.
+        metric: "cosine" (the default), "l2" or "ip". For an existing index, its own metric or None.
         columns: names and kinds of the metadata to filter by, such as `{"year": "int"}`; the kinds
-            are bool, int, float, text, timestamp, tags and uuid. None means those that the index
-            has.
-        write: also for changes. Without it, the index must be there.
+            are bool, int, float, text, timestamp, tags and uuid. For an existing index, its own
+            columns or None.
+        write: opens it for changes, too. Without it, the index must exist.
         cache: most bytes of the index's pages to keep in memory.
+
+        Raises ArgumentError for another metric or other columns than those of an existing index,
+        and FormatError if the index and its documents do not belong together.
         """
         self._path = Path(path)
         self._metric, self._columns, self._cache = metric, columns, cache
@@ -100,7 +105,7 @@ class Documents:
                 raise
 
     def _start(self, index: pagehop.Index) -> None:
-        """Brings both files together."""
+        """Opens the documents of `index`, settles an unfinished change, and compares both files."""
         info = index.info()
         if self._metric not in (None, info.metric):
             raise ArgumentError(f"{self._path} has the metric {info.metric!r}, not {self._metric!r}")
@@ -130,12 +135,13 @@ class Documents:
         metadata: Sequence[Mapping[str, Any] | None] | None = None,
         sources: Sequence[str | None] | None = None,
     ) -> None:
-        """Adds documents. One whose key is there replaces the document there.
+        """Adds documents. A document whose key exists replaces the earlier one.
 
         keys: one text per document. If a key repeats, its last document is used.
-        vectors: a matrix, one row per document.
-        metadata: one dict per document: values that JSON has, dates and times.
-        sources: what each document is a part of, for `delete_source`.
+        vectors: a matrix, shape [documents, dim].
+        metadata: one dict per document, with values that JSON has, dates and times; or None.
+        sources: one text per document that names what it is a part of, for `delete_source`; or
+            None.
         """
         array = _as_matrix(vectors)
         dicts = metadata or [None] * len(keys)
@@ -160,7 +166,9 @@ class Documents:
             )
 
     def delete(self, keys: Iterable[str]) -> list[str]:
-        """Deletes documents by key, and returns the keys that were there."""
+        """Deletes documents by key. Returns the keys that existed, in the order of `keys`, each
+        once.
+        """
         listed = list(dict.fromkeys(_as_key(key) for key in keys))
         with self._changing:
             if self._table is None:
@@ -172,7 +180,7 @@ class Documents:
             return [key for key in listed if key in there]
 
     def delete_source(self, source: str) -> list[str]:
-        """Deletes all documents of a source, and returns their keys."""
+        """Deletes all documents of a source. Returns their keys, in the order of `of_source`."""
         with self._changing:
             return self.delete(document.key for document in self.of_source(source))
 
@@ -183,11 +191,9 @@ class Documents:
                 self._change(self._table.plan_to_empty)
 
     def _change(self, plan: Callable[[], object], make: Callable[[Any], object] | None = None) -> None:
-        """Plans a change, makes what adds to the index, and settles it whether that failed or
-        not.
-        """
+        """Plans a change, adds its rows to the index, and settles it, also after an error."""
         index, table = self._opened(None)
-        # A change before this one may have failed where it could not be settled.
+        # An earlier change may have failed before it could be settled.
         _settle(index, table)
         numbers = plan()
         try:
@@ -198,12 +204,14 @@ class Documents:
         self._vacuum_some(index)
 
     def _vacuum_some(self, index: pagehop.Index) -> None:
-        """Frees the space of replaced and deleted rows once they are a fifth of all."""
+        """Frees the space of replaced and deleted rows if they are more than 1,000 and more than a
+        fifth of the live rows.
+        """
         if index.info().dead_rows > max(1000, len(index) // 5):
             index.vacuum()
 
     def _opened(self, dim: int | None) -> tuple[pagehop.Index, Table]:
-        """The open files, made for vectors of `dim` components if there are none."""
+        """The open files; they are created for vectors of `dim` components if there are none."""
         if not self._write:
             raise ArgumentError(f"{self._path} is open for reading; open it with write=True to change it")
         if self._index is None and dim is not None:
@@ -217,10 +225,11 @@ class Documents:
     # ---- reading ----
 
     def search(self, vector: Any, k: int = 10, *, recall: float | None = None, where: Any = None) -> list[Hit]:
-        """The `k` documents nearest to a vector, nearest first; fewer only if fewer may be found.
+        """The `k` documents nearest to a vector, nearest first; fewer if fewer meet the condition.
 
+        vector: shape [dim].
         where: a condition on the columns, as `pagehop.Index.search` takes it.
-        recall: share of the true nearest documents to find, on average; 0.98 if it is not given.
+        recall: share of the true nearest documents to find, on average; 0.98 by default.
         """
         if self._index is None or self._table is None or k < 1:
             return []
@@ -230,19 +239,20 @@ class Documents:
             ids, distances = self._index.search(query, wanted, where=where, recall=recall)
             rows = self._table.by_number(ids.tolist())
             if len(rows) < len(ids) and tries < _TRIES_MAX:
-                # A change was completed after the search. A new search does not find what it
-                # deleted.
+                # Another change was completed after the search and removed these documents. A new
+                # search does not find their rows.
                 tries += 1
                 continue
             hits = _newest(rows, ids.tolist(), distances.tolist())
             if len(hits) >= k or len(ids) < wanted or wanted >= _FOUND_MAX:
                 return hits[:k]
-            # A document was being replaced, and both of its rows were found.
+            # A document was being replaced, and both its old and its new row were found.
             wanted = min(2 * wanted, _FOUND_MAX)
 
     def matching(self, where: Any) -> list[Document]:
-        """All documents that meet a condition on the columns, up to 100,000, in the order of
-        their numbers.
+        """All documents that meet a condition on the columns, in ascending order of their numbers.
+
+        Raises ArgumentError for 100,000 documents or more.
         """
         if self._index is None or self._table is None or not len(self._index):
             return []
@@ -260,28 +270,32 @@ class Documents:
         return [_document(found[key]) for key in listed if key in found]
 
     def of_source(self, source: str) -> list[Document]:
-        """Documents of a source, in the order in which they were added."""
+        """Documents of a source, in the order in which they were added or last replaced."""
         return [] if self._table is None else [_document(row) for row in self._table.by_source(source)]
 
     def sources(self) -> list[str]:
-        """The sources of all documents, in order, each once."""
+        """The sources of all documents, each once, in ascending order."""
         return [] if self._table is None else self._table.sources()
 
     def vectors(self, numbers: Sequence[int]) -> npt.NDArray[np.float32]:
-        """The vectors of documents by number, as the index keeps them (`pagehop.Index.get`)."""
+        """The vectors of documents by number, shape [numbers, dim], as the index keeps them
+        (`pagehop.Index.get`).
+        """
         if self._index is None:
             raise ArgumentError(f"{self._path} has no documents yet")
         return self._index.get(list(numbers))
 
     def keys(self) -> Iterator[str]:
-        """Iterates over the keys of all documents, in the order in which they were added."""
+        """Iterates over the keys of all documents, in the order in which they were added or last
+        replaced.
+        """
         return iter(()) if self._table is None else self._table.keys()
 
     @property
     def index(self) -> pagehop.Index | None:
         """The index, for searches, audits and calibrations; None before the first document.
 
-        Change it only by the methods of this object.
+        Rows are only changed by the methods of this object.
         """
         return self._index
 
@@ -318,11 +332,11 @@ class Documents:
 
 
 def _settle(index: pagehop.Index, table: Table) -> None:
-    """Completes a planned change if the index has made it, or has only to delete; else undoes
+    """Completes a planned change if the index has made it or only has to delete; otherwise undoes
     it.
     """
     coming, going = table.unsettled()
-    # Rows come in one transaction of the index: all are there, or none.
+    # The index adds the rows of a change in one transaction: it has all of them or none.
     if coming and coming[0] not in index:
         table.undo()
     elif coming or going:
@@ -332,7 +346,7 @@ def _settle(index: pagehop.Index, table: Table) -> None:
 
 
 def _newest(rows: Mapping[int, Row], numbers: list[int], distances: list[float]) -> list[Hit]:
-    """The documents of rows, nearest first; of two rows with one key, the newer one."""
+    """The documents of rows, nearest first. Of two rows with the same key, only the newer one."""
     newest: dict[str, int] = {}
     for number, row in rows.items():
         newest[row.key] = max(number, newest.get(row.key, 0))
@@ -363,7 +377,7 @@ def _document(row: Row) -> Document:
 
 
 def _as_matrix(vectors: Any) -> npt.NDArray[np.float32]:
-    """Vectors as a matrix of float32."""
+    """Vectors as a matrix of float32; ArgumentError if they are not one."""
     try:
         array = np.asarray(vectors, dtype=np.float32)
     except (TypeError, ValueError) as error:

@@ -1,14 +1,13 @@
-"""The SQLite file beside an index: one table of documents, and the state that a change has left
-each in.
+"""The SQLite file beside an index: one table of documents, with a state for each.
 
 | state | the document |
 |---|---|
 | live | is in the index |
-| coming | is about to be added to the index |
-| going | is about to be deleted from the index |
+| coming | is being added to the index |
+| going | is being deleted from the index |
 
-A number is the id of a row of the index, and is never given to a second document. `synchronous` is
-EXTRA, since a commit has to outlast a loss of power before the index changes.
+A document's number is the id of its row in the index. No number is used twice. `synchronous` is
+EXTRA, because a commit must survive a loss of power before the index changes.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from pagehop import ArgumentError, BusyError, Error, FormatError, FullError, IoE
 
 _VERSION = 1
 _APPLICATION = 0x70616765
-"""The application id in the head of the file: "page"."""
+"""The application id in the header of the file: "page"."""
 _BUSY_SECONDS = 30.0
 
 _SCHEMA = """
@@ -83,9 +82,9 @@ class Table:
         )
 
     def plan(self, rows: Sequence[tuple[str, str | None, str, str]], keys: Iterable[str]) -> list[int]:
-        """Commits what is about to happen: `rows` come, and documents with these keys go.
+        """Commits a plan: `rows` are coming, and documents with these keys are going.
 
-        Rows are (key, source, text, metadata). Returns the numbers of the rows.
+        Rows are (key, source, text, metadata). Returns their new numbers, in the order of `rows`.
         """
         with self._transaction():
             self._connection.execute(
@@ -96,31 +95,31 @@ class Table:
             return [int(self._connection.execute(statement, row).lastrowid or 0) for row in rows]
 
     def plan_to_empty(self) -> None:
-        """Commits that all documents are about to go."""
+        """Commits a plan in which all documents are going."""
         with self._transaction():
             self._connection.execute("UPDATE documents SET state = 'going' WHERE state = 'live'")
 
     def unsettled(self) -> tuple[list[int], list[int]]:
-        """The numbers of documents that are coming, and of those that are going."""
+        """The numbers of coming documents, and of going ones, both ascending."""
         with self._lock, self._explained():
             found = self._connection.execute("SELECT state, number FROM documents WHERE state <> 'live'").fetchall()
         of = {state: sorted(number for name, number in found if name == state) for state in ("coming", "going")}
         return of["coming"], of["going"]
 
     def complete(self) -> None:
-        """Settles a change that the index has made."""
+        """Ends a change that the index has made."""
         with self._transaction():
             self._connection.execute("DELETE FROM documents WHERE state = 'going'")
             self._connection.execute("UPDATE documents SET state = 'live' WHERE state = 'coming'")
 
     def undo(self) -> None:
-        """Settles a change that the index has not made."""
+        """Ends a change that the index has not made."""
         with self._transaction():
             self._connection.execute("DELETE FROM documents WHERE state = 'coming'")
             self._connection.execute("UPDATE documents SET state = 'live' WHERE state = 'going'")
 
     def by_number(self, numbers: Iterable[int]) -> dict[int, Row]:
-        """Documents by number, in whichever state; numbers without one are left out."""
+        """Documents by number, in any state, in ascending order; unknown numbers are left out."""
         return {row.number: row for row in self._rows("number", list(numbers))}
 
     def by_key(self, keys: Iterable[str]) -> dict[str, Row]:
@@ -128,11 +127,11 @@ class Table:
         return {row.key: row for row in self._rows("state <> 'coming' AND key", list(keys))}
 
     def by_source(self, source: str) -> list[Row]:
-        """Documents of a source, in the order in which they were added."""
+        """Documents of a source, in ascending order of their numbers."""
         return self._rows("state <> 'coming' AND source", [source])
 
     def sources(self) -> list[str]:
-        """All sources, in order, each once."""
+        """All sources, each once, in ascending order."""
         query = "SELECT DISTINCT source FROM documents WHERE source IS NOT NULL AND state <> 'coming' ORDER BY source"
         with self._lock, self._explained():
             return [source for (source,) in self._connection.execute(query)]
@@ -142,7 +141,7 @@ class Table:
             return int(self._one("SELECT count(*) FROM documents WHERE state <> 'coming'"))
 
     def keys(self) -> Iterator[str]:
-        """Iterates over all keys, in the order in which they were added, a thousand at a time."""
+        """Iterates over all keys, in ascending order of the documents' numbers, 1,000 a query."""
         last = 0
         while True:
             with self._lock, self._explained():
@@ -170,7 +169,7 @@ class Table:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        # Reads of other threads wait, so that none sees what is not committed.
+        # Reads of other threads wait. The connection is shared, so they would see uncommitted rows.
         with self._lock, self._explained():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -182,7 +181,7 @@ class Table:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Turns errors of SQLite into those of Pagehop, with the file in them."""
+        """Turns errors of SQLite into errors of Pagehop that name the file."""
         try:
             yield
         except sqlite3.ProgrammingError as error:

@@ -1,4 +1,4 @@
-"""Filters as LangChain's users write them, as conditions of Pagehop."""
+"""LangChain's filters as conditions of Pagehop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Condition]] = {
 
 
 def as_where(given: Filter, columns: Collection[str]) -> Condition | str | None:
-    """`given` as `where` of a search in an index that has these columns."""
+    """A filter as the `where` of a search in an index with these columns; None if it is empty.
+
+    Raises ArgumentError for an unknown column or comparison.
+    """
     if given is None or isinstance(given, (Condition, str)):
         return given
     if not isinstance(given, Mapping):

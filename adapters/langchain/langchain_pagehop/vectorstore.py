@@ -23,9 +23,10 @@ from pagehop_documents import Documents, Hit
 class PagehopVectorStore(VectorStore):
     """A Pagehop index file with documents beside it. Every method may be called from any thread.
 
-    Each method that changes the store is one transaction. In searches, `filter` is a dict, a
-    condition of Pagehop or its text, over the columns of the store, and `recall` is the share of
-    the true nearest documents to find. A score is a distance: smaller is nearer.
+    A method that changes the store changes all that it was given, or nothing, also after a crash.
+    In searches, `filter` is a dict, a condition of Pagehop or its text, over the columns of the
+    store, and `recall` is the share of the true nearest documents to find, on average, 0.98 by
+    default. A score is a distance: smaller is nearer.
     """
 
     def __init__(
@@ -38,28 +39,28 @@ class PagehopVectorStore(VectorStore):
         write: bool = True,
         cache: int | str = "256MiB",
     ) -> None:
-        """Opens the store at `path`; if there is none, the first documents make it.
+        """Opens the store at `path`. If there is none, the first documents create it.
 
         metric: "cosine" (the default), "l2" or "ip".
         columns: names and kinds of the metadata to filter by, such as `{"year": "int"}`.
-        write: also for changes; one process at a time may have the store open for writing.
-        cache: most bytes of the index to keep in memory.
+        write: opens it for changes, too; only one process at a time may do so.
+        cache: most bytes of the index's pages to keep in memory.
         """
         self._embedding = embedding
         self._documents = Documents(path, metric=metric, columns=columns, write=write, cache=cache)
 
     @property
     def embeddings(self) -> Embeddings:
-        """What makes vectors of texts."""
+        """The model that turns texts into vectors."""
         return self._embedding
 
     @property
     def documents(self) -> Documents:
-        """The index and the documents, for what LangChain's interface does not have."""
+        """The index and the documents, for operations that LangChain's interface does not have."""
         return self._documents
 
     def close(self) -> None:
-        """Closes the files. A store that is never closed loses nothing."""
+        """Closes the files. All changes are on the disk before that."""
         self._documents.close()
 
     # ---- changes ----
@@ -72,8 +73,8 @@ class PagehopVectorStore(VectorStore):
         ids: Sequence[str | None] | None = None,
         **kwargs: Any,  # noqa: ARG002
     ) -> list[str]:
-        """Adds texts in one transaction, and returns their ids. An id that is there gets the
-        new text.
+        """Adds texts in one change, and returns their ids. A text whose id exists replaces the
+        earlier one.
         """
         listed = list(texts)
         return self._add(listed, self._embedding.embed_documents(listed), metadatas, ids)
@@ -114,15 +115,15 @@ class PagehopVectorStore(VectorStore):
     # ---- reading ----
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
-        """Documents by id; ids without a document are left out."""
+        """Deletes documents by id, or all documents if `ids` is None. Unknown ids are ignored."""
         return [_document(kept) for kept in self._documents.get(ids)]
 
     def similarity_search(self, query: str, k: int = 4, filter: Filter = None, **kwargs: Any) -> list[Document]:  # noqa: A002
-        """The `k` documents nearest to a text."""
+        """Documents by id, in the order of `ids`; ids without a document are left out."""
         return self.similarity_search_by_vector(self._embedding.embed_query(query), k, filter, **kwargs)
 
     async def asimilarity_search(self, query: str, k: int = 4, filter: Filter = None, **kwargs: Any) -> list[Document]:  # noqa: A002
-        """`similarity_search`, without blocking."""
+        """The `k` documents nearest to a text, nearest first."""
         found = await self.asimilarity_search_with_score(query, k, filter, **kwargs)
         return [document for document, _ in found]
 
@@ -133,7 +134,7 @@ class PagehopVectorStore(VectorStore):
         filter: Filter = None,  # noqa: A002
         **kwargs: Any,
     ) -> list[Document]:
-        """The `k` documents nearest to a vector."""
+        """The `k` documents nearest to a vector, nearest first."""
         return [_document(hit) for hit in self._hits(embedding, k, filter, **kwargs)]
 
     def similarity_search_with_score(
@@ -143,7 +144,7 @@ class PagehopVectorStore(VectorStore):
         filter: Filter = None,  # noqa: A002
         **kwargs: Any,
     ) -> list[tuple[Document, float]]:
-        """The `k` documents nearest to a text, and their distances."""
+        """The `k` documents nearest to a text, with their distances, nearest first."""
         return _scored(self._hits(self._embedding.embed_query(query), k, filter, **kwargs))
 
     async def asimilarity_search_with_score(
@@ -166,9 +167,7 @@ class PagehopVectorStore(VectorStore):
         filter: Filter = None,  # noqa: A002
         **kwargs: Any,
     ) -> list[Document]:
-        """Of the `fetch_k` documents nearest to a text, `k` that are near it and far from each
-        other.
-        """
+        """`k` of the `fetch_k` documents nearest to a text: near it, and far from each other."""
         vector = self._embedding.embed_query(query)
         return self.max_marginal_relevance_search_by_vector(vector, k, fetch_k, lambda_mult, filter, **kwargs)
 
@@ -181,7 +180,7 @@ class PagehopVectorStore(VectorStore):
         filter: Filter = None,  # noqa: A002
         **kwargs: Any,
     ) -> list[Document]:
-        """`max_marginal_relevance_search`, without blocking."""
+        """`k` of the `fetch_k` documents nearest to a vector: near it, and far from each other."""
         vector = await self._embedding.aembed_query(query)
         found: list[Document] = await run_in_executor(
             None, self.max_marginal_relevance_search_by_vector, vector, k, fetch_k, lambda_mult, filter, **kwargs
@@ -197,9 +196,7 @@ class PagehopVectorStore(VectorStore):
         filter: Filter = None,  # noqa: A002
         **kwargs: Any,
     ) -> list[Document]:
-        """Of the `fetch_k` documents nearest to a vector, `k` that are near it and far from
-        each other.
-        """
+        """Pagehop's distance is squared."""
         hits = self._hits(embedding, fetch_k, filter, **kwargs)
         if not hits:
             return []

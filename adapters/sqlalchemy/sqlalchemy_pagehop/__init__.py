@@ -15,12 +15,14 @@ FILTER_COLUMNS_MAX = 7
 
 
 class PagehopIndex(Index):
-    """An index `USING pagehop` over a vector column of pgvector, and filter columns behind it.
+    """An index `USING pagehop` over a vector column of pgvector, followed by filter columns.
 
     vector: the vector column or its name, or an expression with a label.
     filter_columns: up to 7 columns to filter by, or their names.
     opclass: the operator class of the vector, one of `OPERATOR_CLASSES`; there is no default.
-    options: of `sqlalchemy.Index`, such as `postgresql_where`.
+    options: options of `sqlalchemy.Index`, such as `postgresql_where`.
+
+    Raises SQLAlchemy's ArgumentError for arguments that such an index cannot have.
     """
 
     inherit_cache = True

@@ -1,3 +1,3 @@
-"""Semantic search over a folder of documentation, with filters: over an index file, or in
+"""Semantic search with filters over a folder of documentation. Passages are in an index file or in
 PostgreSQL.
 """

@@ -17,12 +17,12 @@ from debian_search.store import Filters, Store, StoreError
 
 
 def main(arguments: Sequence[str] | None = None, new_model: Callable[[], Embedder] = MiniLM) -> int:
-    """Does what the command line asks for."""
+    """Runs a command line; returns the exit status."""
     asked = _parser().parse_args(arguments)
     try:
         _run(asked, new_model)
     except (ImportError, OSError, StoreError, pagehop.Error) as error:
-        # Mostly a file, a package or a server that is not there.
+        # The usual reasons: a missing file, package or server.
         print(f"debian_search: {error}", file=sys.stderr)
         return 1
     return 0

@@ -18,13 +18,13 @@ COLUMNS = {"package": "text", "kind": "text", "modified": "timestamp"}
 
 
 class FileStore:
-    """Passages in an index file."""
+    """Passages in an index file, with their texts in a file beside it."""
 
     def __init__(self, path: str | Path, *, write: bool) -> None:
         self._documents = Documents(path, columns=COLUMNS, write=write)
 
     def known(self) -> dict[str, datetime.datetime]:
-        """The paths of all files, with the time at which each was changed when it was read."""
+        """The path of each file, with its time of modification when it was read."""
         found = {}
         for path in self._documents.sources():
             metadata = self._documents.of_source(path)[0].metadata
@@ -32,7 +32,9 @@ class FileStore:
         return found
 
     def replace(self, paths: Sequence[str], passages: Sequence[Passage], vectors: Float32) -> None:
-        """Removes the passages of these files, and adds these, which are of the same files."""
+        """Removes the passages of the files `paths`, and adds `passages`, which are from the same
+        files.
+        """
         for path in paths:
             self._documents.delete_source(path)
         self._documents.add(
@@ -47,7 +49,7 @@ class FileStore:
         )
 
     def finish(self) -> None:
-        """Measures again what searches take, once there are passages to measure with."""
+        """Calibrates the index if it has passages and has changed since its last calibration."""
         index = self._documents.index
         if index is not None and len(index):
             measured = index.info().calibration
@@ -55,7 +57,7 @@ class FileStore:
                 index.calibrate()
 
     def search(self, vector: Float32, k: int, filters: Filters) -> list[Found]:
-        """The `k` passages nearest to a vector among those that pass the filters, nearest first."""
+        """The `k` passages nearest to a vector among those that meet the filters, nearest first."""
         conditions = []
         if filters.package is not None:
             conditions.append(column("package") == filters.package)
@@ -76,7 +78,7 @@ class FileStore:
         ]
 
     def packages(self) -> list[str]:
-        """The packages that passages are of, in order."""
+        """The packages of all passages, each once, in ascending order."""
         return sorted({path.partition("/")[0] for path in self._documents.sources() if "/" in path})
 
     def close(self) -> None:

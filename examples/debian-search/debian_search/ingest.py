@@ -1,6 +1,4 @@
-"""Ingestion: reads the files of a folder that are new or changed, and removes those that are
-gone.
-"""
+"""Ingestion: reads new and changed files of a folder, and removes deleted ones from the store."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ PASSAGES_AT_ONCE = 256
 
 @dataclass(frozen=True)
 class Ingested:
-    """What an ingestion has done."""
+    """The result of an ingestion: files read, passages added, files removed."""
 
     files: int
     passages: int
@@ -25,7 +23,7 @@ class Ingested:
 
 
 def ingest(folder: Path, store: Store, embed: Embedder, say: Callable[[str], None]) -> Ingested:
-    """Brings `store` to what `folder` has. If it is stopped, the next one goes on."""
+    """Updates `store` to the files of `folder`. After an interruption, the next call continues."""
     known = store.known()
     there = list(files(folder))
     gone = sorted(set(known) - set(there))
@@ -43,7 +41,8 @@ def ingest(folder: Path, store: Store, embed: Embedder, say: Callable[[str], Non
             done, found = done + len(paths), found + len(batch)
             say(f"{done} of {len(changed)} files, {found} passages")
             paths, batch = [], []
-    # Also if nothing has changed: the ingestion before this one may have been stopped right here.
+    # Also if nothing has changed: the previous ingestion may have been interrupted before this
+    # call.
     if there or gone:
         store.finish()
     return Ingested(len(changed), found, len(gone))

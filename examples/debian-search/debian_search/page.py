@@ -1,4 +1,4 @@
-"""The web page: a form and what was found, made by the server as plain HTML."""
+"""The web page: a form and the results, made by the server as plain HTML."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ li {{ margin: 1.2rem 0; }}
 
 
 class RequestError(Exception):
-    """What was sent cannot be a search."""
+    """The parameters of a request cannot be a search."""
 
 
 def serve(store: Store, embed: Embedder, port: int) -> ThreadingHTTPServer:
-    """A server of the page on 127.0.0.1, for `serve_forever`; port 0 takes any that is free."""
+    """A server of the page on 127.0.0.1, for `serve_forever`; port 0 takes any free port."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -75,7 +75,7 @@ def serve(store: Store, embed: Embedder, port: int) -> ThreadingHTTPServer:
             kind = "text/html" if status == HTTPStatus.OK else "text/plain"
             self.send_header("Content-Type", f"{kind}; charset=utf-8")
             self.send_header("Content-Length", str(len(body)))
-            # The page has no scripts, and none that a text brings may run.
+            # The page has no scripts. This header stops scripts in texts, too.
             self.send_header("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; img-src data:")
             self.end_headers()
             self.wfile.write(body)
@@ -87,7 +87,7 @@ def serve(store: Store, embed: Embedder, port: int) -> ThreadingHTTPServer:
 
 
 def answer(store: Store, embed: Embedder, asked: dict[str, list[str]]) -> str:
-    """The page for what the form sent."""
+    """The page for the parameters of a request; RequestError if they cannot be a search."""
 
     def given(name: str) -> str:
         return asked.get(name, [""])[0].strip()

@@ -1,5 +1,5 @@
-"""Passages of a folder: paragraphs of its .txt, .md and .html files, with what searches filter
-by.
+"""Passages of a folder: the paragraphs of its .txt, .md and .html files, with their attributes for
+filters.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pathlib import Path
 
 KINDS = {".txt": "txt", ".md": "md", ".html": "html", ".htm": "html"}
 CHARACTERS_MIN = 40
-"""Shorter paragraphs are joined to the next one."""
+"""A shorter paragraph is joined to the next one under the same heading."""
 CHARACTERS_MAX = 1000
-"""Longer paragraphs are cut at a space: a model reads a few hundred words at most."""
+"""A longer paragraph is cut at a space: the model reads a few hundred words at most."""
 
 _BLOCKS = {"p", "li", "dd", "dt", "td", "pre", "blockquote", "div", "section", "tr", "br", "ul", "ol", "table"}
 _HEADINGS = {"title", "h1", "h2", "h3", "h4"}
@@ -24,14 +24,14 @@ _UNSEEN = {"script", "style", "nav", "footer"}
 
 @dataclass(frozen=True)
 class Passage:
-    """A paragraph and where it is from."""
+    """A paragraph and its origin."""
 
     path: str
-    """Of its file, below the folder."""
+    """Path of its file, relative to the folder."""
     place: int
-    """Number in its file, from 0 on."""
+    """Number within its file, from 0 on."""
     title: str
-    """The heading above it; the name of the file where there is none."""
+    """The heading above it; the name of the file if there is none."""
     text: str
     package: str
     """The first folder of the path; empty for a file of the folder itself."""
@@ -41,14 +41,14 @@ class Passage:
 
 
 def files(folder: Path) -> Iterator[str]:
-    """Paths below `folder` of the files that have passages, in order; links are left out."""
+    """Paths of the files with passages, relative to `folder`, in ascending order, without links."""
     for path in sorted(folder.rglob("*")):
         if path.suffix in KINDS and path.is_file() and not path.is_symlink():
             yield path.relative_to(folder).as_posix()
 
 
 def modified(folder: Path, path: str) -> datetime.datetime:
-    """When a file was changed, in whole seconds."""
+    """The time of a file's last change, in whole seconds, UTC."""
     return datetime.datetime.fromtimestamp(int((folder / path).stat().st_mtime), datetime.UTC)
 
 
@@ -64,7 +64,7 @@ def passages(folder: Path, path: str) -> list[Passage]:
 
 
 def _of_text(content: str) -> Iterator[tuple[str, str]]:
-    """Headings and paragraphs of Markdown, and of plain text, which has no headings."""
+    """Pairs of heading and paragraph of Markdown, or of plain text, which has no headings."""
     title = ""
     for block in re.split(r"\n\s*\n", content):
         heading = re.match(r"#{1,6}\s+(.+)", block)
@@ -83,7 +83,7 @@ def _of_page(content: str) -> list[tuple[str, str]]:
 
 
 class _Page(HTMLParser):
-    """Collects the headings and paragraphs of an HTML page."""
+    """Collects pairs of heading and paragraph of an HTML page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,7 +121,9 @@ class _Page(HTMLParser):
 
 
 def _sized(found: Iterator[tuple[str, str]] | list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Paragraphs of a useful length: short ones are joined under one heading, long ones cut."""
+    """Paragraphs of a useful length: short ones are joined under one heading, long ones are cut,
+    and those with few letters are left out.
+    """
     held_title, held = "", ""
     for title, block in found:
         text = " ".join(block.split())
@@ -141,6 +143,6 @@ def _cut(title: str, text: str) -> Iterator[tuple[str, str]]:
         end = CHARACTERS_MAX if end < 0 else end
         yield title, text[:end]
         text = text[end:].strip()
-    # Rulers, page numbers and the like have hardly a letter.
+    # Lines of dashes, page numbers and similar paragraphs have few letters.
     if sum(character.isalpha() for character in text) >= CHARACTERS_MIN // 2:
         yield title, text

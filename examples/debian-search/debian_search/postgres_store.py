@@ -34,7 +34,7 @@ CREATE INDEX IF NOT EXISTS passages_embedding
 
 
 class PostgresStore:
-    """Passages in PostgreSQL."""
+    """Passages in a table of PostgreSQL."""
 
     def __init__(self, dsn: str, dim: int) -> None:
         self._lock = threading.Lock()
@@ -46,11 +46,13 @@ class PostgresStore:
             raise StoreError(f"PostgreSQL: {error}") from error
 
     def known(self) -> dict[str, datetime.datetime]:
-        """The paths of all files, with the time at which each was changed when it was read."""
+        """The path of each file, with its time of modification when it was read."""
         return dict(self._connection.execute("SELECT path, max(modified) FROM passages GROUP BY path").fetchall())
 
     def replace(self, paths: Sequence[str], passages: Sequence[Passage], vectors: Float32) -> None:
-        """Removes the passages of these files, and adds these, which are of the same files."""
+        """Removes the passages of the files `paths`, and adds `passages`, which are from the same
+        files.
+        """
         copy = "COPY passages (path, place, title, text, package, kind, modified, embedding) FROM STDIN"
         with self._connection.transaction(), self._connection.cursor() as cursor:
             cursor.execute("DELETE FROM passages WHERE path = ANY(%s)", [list(paths)])
@@ -59,12 +61,12 @@ class PostgresStore:
                     rows.write_row((p.path, p.place, p.title, p.text, p.package, p.kind, p.modified, _text(vector)))
 
     def finish(self) -> None:
-        """Makes the index after the first ingestion, which is faster than to fill it row by row."""
+        """Creates the index after the first ingestion, which is faster than filling it by rows."""
         self._connection.execute(_INDEX)
         self._connection.execute("VACUUM ANALYZE passages")
 
     def search(self, vector: Float32, k: int, filters: Filters) -> list[Found]:
-        """The `k` passages nearest to a vector among those that pass the filters, nearest first."""
+        """The `k` passages nearest to a vector among those that meet the filters, nearest first."""
         conditions: list[LiteralString] = []
         values: list[Any] = []
         if filters.package is not None:
@@ -87,7 +89,7 @@ class PostgresStore:
         return [Found(*row) for row in rows]
 
     def packages(self) -> list[str]:
-        """The packages that passages are of, in order."""
+        """The packages of all passages, each once, in ascending order."""
         with self._lock:
             rows = self._connection.execute("SELECT DISTINCT package FROM passages WHERE package <> '' ORDER BY 1")
             return [package for (package,) in rows.fetchall()]

@@ -1,4 +1,4 @@
-"""Where passages are kept, and what a store can do, whichever it is."""
+"""The interface of a store of passages, and the types that it uses."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from debian_search.passages import Passage
 
 @dataclass(frozen=True)
 class Filters:
-    """What passages have to meet; None lets all through."""
+    """Conditions on passages; None allows all values."""
 
     package: str | None = None
     kind: str | None = None
     since: datetime.date | None = None
-    """Files changed on this day or later."""
+    """Only files that were changed on this day or later."""
 
 
 @dataclass(frozen=True)
@@ -38,22 +38,24 @@ class StoreError(Exception):
 
 
 class Store(Protocol):
-    """Passages and their vectors."""
+    """Passages and their vectors, in a file or in PostgreSQL."""
 
     def known(self) -> dict[str, datetime.datetime]:
-        """The paths of all files, with the time at which each was changed when it was read."""
+        """The path of each file, with its time of modification when it was read."""
 
     def replace(self, paths: Sequence[str], passages: Sequence[Passage], vectors: Float32) -> None:
-        """Removes the passages of these files, and adds these, which are of the same files."""
+        """Removes the passages of the files `paths`, and adds `passages`, which are from the same
+        files.
+        """
 
     def finish(self) -> None:
-        """Is called after the last change of an ingestion."""
+        """Completes the store. It is called once, at the end of an ingestion."""
 
     def search(self, vector: Float32, k: int, filters: Filters) -> list[Found]:
-        """The `k` passages nearest to a vector among those that pass the filters, nearest first."""
+        """The `k` passages nearest to a vector among those that meet the filters, nearest first."""
 
     def packages(self) -> list[str]:
-        """The packages that passages are of, in order."""
+        """The packages of all passages, each once, in ascending order."""
 
     def close(self) -> None:
         """Closes the store."""

@@ -24,20 +24,20 @@ from pagehop import ArgumentError
 from pagehop_documents import Document, Documents, Hit
 
 _MMR_FACTOR = 4
-"""Nodes that are looked at for each that a query in the mode `mmr` returns."""
+"""Nodes that the mode `mmr` compares for each node that it returns."""
 
 
 class PagehopVectorStore(BasePydanticVectorStore):
     """A Pagehop index file with nodes beside it. Every method may be called from any thread.
 
-    Each method that changes the store is one transaction.
+    A method that changes the store changes all that it was given, or nothing, also after a crash.
 
-    path: where the index is; if there is none, the first nodes make it.
+    path: the index file. If there is none, the first nodes create it.
     metric: "cosine" (the default), "l2" or "ip".
     columns: names and kinds of the metadata to filter by, such as `{"year": "int"}`.
-    write: also for changes; one process at a time may have the store open for writing.
-    cache: most bytes of the index to keep in memory.
-    recall: share of the true nearest nodes that queries find; 0.98 if it is not given.
+    write: opens it for changes, too; only one process at a time may do so.
+    cache: most bytes of the index's pages to keep in memory.
+    recall: share of the true nearest nodes that queries find, on average; 0.98 by default.
     """
 
     stores_text: bool = True
@@ -60,22 +60,24 @@ class PagehopVectorStore(BasePydanticVectorStore):
 
     @classmethod
     def class_name(cls) -> str:
-        """The name of the class where a store is written down."""
+        """The name of this class in a serialized store."""
         return "PagehopVectorStore"
 
     @property
     def client(self) -> Documents:
-        """The index and the nodes, for what LlamaIndex's interface does not have."""
+        """The index and the nodes, for operations that LlamaIndex's interface does not have."""
         return self._documents
 
     def close(self) -> None:
-        """Closes the files. A store that is never closed loses nothing."""
+        """Closes the files. All changes are on the disk before that."""
         self._documents.close()
 
     # ---- changes ----
 
     def add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:  # noqa: ARG002
-        """Adds nodes with their embeddings in one transaction, and returns their ids."""
+        """Adds nodes with their embeddings in one change, and returns their ids. A node whose id
+        exists replaces the earlier one.
+        """
         self._documents.add(
             [node.node_id for node in nodes],
             [node.get_embedding() for node in nodes],
@@ -95,7 +97,7 @@ class PagehopVectorStore(BasePydanticVectorStore):
         filters: MetadataFilters | None = None,
         **delete_kwargs: Any,  # noqa: ARG002
     ) -> None:
-        """Deletes nodes that have one of these ids, if given, and meet the filters, if given."""
+        """Deletes the nodes that have one of these ids and meet the filters; either may be None."""
         self._documents.delete(found.key for found in self._matching(node_ids, None, filters) or [])
 
     def clear(self) -> None:
@@ -105,8 +107,8 @@ class PagehopVectorStore(BasePydanticVectorStore):
     # ---- reading ----
 
     def get_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None) -> list[BaseNode]:
-        """Nodes that have one of these ids, if given, and meet the filters, if given; without
-        both, all.
+        """The nodes that have one of these ids and meet the filters; either may be None, and all
+        nodes are returned if both are.
         """
         found = self._matching(node_ids, None, filters)
         if found is None:
@@ -138,7 +140,7 @@ class PagehopVectorStore(BasePydanticVectorStore):
 
     def _hits(self, query: VectorStoreQuery, k: int) -> list[Hit]:
         where: Any = as_where(query.filters, self._documents.columns)
-        # LlamaIndex's retriever gives an empty list where it means every node.
+        # LlamaIndex's retriever passes an empty list when it means every node.
         if query.node_ids or query.doc_ids:
             found = self._matching(query.node_ids or None, query.doc_ids or None, query.filters) or []
             where = np.array([document.number for document in found], np.int64)
@@ -147,7 +149,7 @@ class PagehopVectorStore(BasePydanticVectorStore):
     def _matching(
         self, node_ids: list[str] | None, doc_ids: list[str] | None, filters: MetadataFilters | None
     ) -> list[Document] | None:
-        """Nodes that meet all of what is given; None if nothing is given."""
+        """The nodes that meet all arguments that are not None; None if all are."""
         where = as_where(filters, self._documents.columns)
         found: list[Document] | None = None
         if node_ids is not None:

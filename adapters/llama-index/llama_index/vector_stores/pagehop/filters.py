@@ -1,7 +1,7 @@
 """LlamaIndex's filters as conditions of Pagehop.
 
-In SQL a comparison with a missing value is neither true nor false. LlamaIndex has no such third
-value: each comparison here says what it is for a missing one.
+In SQL, a comparison with a missing value is neither true nor false. LlamaIndex has no third value,
+so each comparison here says whether a missing value meets it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ _COMPARISONS: dict[FilterOperator, Callable[[Any, Any], Condition]] = {
 
 
 def as_where(filters: MetadataFilters | None, columns: Collection[str]) -> Condition | None:
-    """`filters` as `where` of a search in an index that has these columns."""
+    """The filters as the `where` of a search in an index with these columns; None if they are
+    empty.
+
+    Raises ArgumentError for an unknown column or operator.
+    """
     if filters is None or not filters.filters:
         return None
     parts = [part for part in (_part(part, columns) for part in filters.filters) if part is not None]
