@@ -1,4 +1,4 @@
-"""Every adapter as a package: it builds, and has what it imports and what it says."""
+"""Every adapter as a package: its wheel, its requirements and its README."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAMES = {
     "pgvector": "pgvector",
     "sqlalchemy": "sqlalchemy",
 }
-"""Packages by the module that is imported."""
+"""The package of each imported module."""
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
@@ -46,12 +46,12 @@ def test_a_wheel_has_the_modules_and_requires_what_they_import(package: Path, tm
 
 
 def imported(file: Path) -> set[str]:
-    """Modules outside Python and this package that a file imports."""
+    """Modules outside of the standard library and of this package that a file imports."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text())):
         names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         names += [name.name for name in node.names] if isinstance(node, ast.Import) else []
-        # The adapter for LlamaIndex lies in its folder of names.
+        # The adapter for LlamaIndex is in LlamaIndex's own namespace package.
         found |= {name.partition(".")[0] for name in names if not name.startswith("llama_index.vector_stores.pagehop")}
     own = {path.name for path in file.parents if (path.parent / "pyproject.toml").exists()} - {"llama_index"}
     return {name for name in found if name not in sys.stdlib_module_names} - own

@@ -1,4 +1,4 @@
-"""Seeded vectors, and an index over them."""
+"""Fixtures: seeded vectors, and indexes over them."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def writer(path: Path) -> Iterator[pagehop.Index]:
-    """An index of the first 500 changing rows, open for writing."""
+    """An index of the first 500 rows of CHANGING, open for writing."""
     with pagehop.build(path, CHANGING[:500], write=True) as index:
         yield index
 
 
 @pytest.fixture(scope="session")
 def command_path() -> str:
-    """A PATH with the `pagehop` command of this source, and a python3 that has the package."""
+    """A PATH with the `pagehop` command of this source, and a python3 with the package."""
     if shutil.which("cargo") is None:
         pytest.skip("needs cargo")
     subprocess.run(["cargo", "build", "--quiet", "--locked", "-p", "pagehop-cli"], cwd=REPOSITORY, check=True)

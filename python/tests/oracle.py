@@ -1,4 +1,4 @@
-"""What the tests compare with: exact neighbors, found slowly and obviously."""
+"""Oracles for the tests: exact neighbors by a slow and obvious search."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ ROWS, DIM, QUERIES = 3000, 48, 50
 
 
 def clustered(seed: int, rows: int) -> Float32:
-    """Rows around common centers, on a small grid: every value is exact in float16 too."""
+    """Rows around common centers. Components are whole numbers, which float16 has exactly."""
     centers = np.random.default_rng(5).normal(0, 40, (30, DIM))
     random = np.random.default_rng(seed)
     points = centers[random.integers(len(centers), size=rows)] + random.normal(0, 25, (rows, DIM))
-    # No negative zeros: integers have none.
+    # Adding 0 turns negative zeros into zeros, since integers have none.
     return points.round().astype(np.float32) + np.float32(0)
 
 
 def nearest(vectors: Float32, queries: Float32, k: int, metric: str = "l2") -> Int64:
-    """Exact neighbors, nearest first, by reading every row in float64."""
+    """Exact neighbors, nearest first, shape [queries, k], by reading every row in float64."""
     x, q = vectors.astype(np.float64), queries.astype(np.float64)
     if metric == "cosine":
         x /= np.linalg.norm(x, axis=1, keepdims=True)
@@ -33,7 +33,7 @@ def nearest(vectors: Float32, queries: Float32, k: int, metric: str = "l2") -> I
 
 
 def recall(found: Int64, truth: Int64) -> float:
-    """Share of the true neighbors that were found."""
+    """Share of the true neighbors that was found."""
     return float(np.mean([len(np.intersect1d(f, t)) / len(t) for f, t in zip(found, truth, strict=True)]))
 
 

@@ -1,4 +1,4 @@
-"""Bad input: each gives an error that names what is wrong and where, and harms nothing."""
+"""Bad input: the error names what is wrong and where, and nothing is damaged."""
 
 from __future__ import annotations
 

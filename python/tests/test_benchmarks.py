@@ -1,4 +1,4 @@
-"""What docs/make_benchmarks.py makes from kept results."""
+"""The output of docs/make_benchmarks.py for kept results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_changes_on_top_of_a_commit_are_not_hidden() -> None:
 
 
 def generated(page: str, kind: str) -> list[list[str]]:
-    """The cells of the first generated table whose part begins like this, without its head."""
+    """The cells of the first generated table whose marker begins with `kind`, without head."""
     part = (REPOSITORY / page).read_text().partition(f"<!-- ./dev docs: {kind}")[2].partition("<!-- end -->")[0]
     rows = [line for line in part.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]

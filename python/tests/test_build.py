@@ -1,4 +1,4 @@
-"""Builds: every kind of input gives the same index, and a build that ends early leaves nothing."""
+"""Builds: every kind of input gives the same index, and an unfinished build leaves no files."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_same_seed_gives_the_same_file_on_any_number_of_threads(tmp_path: Path, 
 
 
 class Halves:
-    """A source of one's own: ids from 1000 on, chunks of unequal length, the last one empty."""
+    """A source in user code: ids from 1000 on, chunks of different lengths, the last one empty."""
 
     def __init__(self, vectors: Float32) -> None:
         self.vectors = vectors

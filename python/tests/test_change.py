@@ -1,4 +1,4 @@
-"""Changes: what searches find afterwards, and what is refused."""
+"""Changes: what searches find after them, and which ones are refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Q = clustered(seed=22, rows=40)
 
 
 class Model:
-    """The rows that the index should hold."""
+    """The expected rows of the index."""
 
     def __init__(self) -> None:
         self.rows: dict[int, Float32] = {}
@@ -108,7 +108,7 @@ def test_an_index_can_be_emptied_and_filled_again(writer: pagehop.Index) -> None
     writer.delete(np.arange(500))
     assert len(writer) == 0
     assert writer.search(Q[0]).ids.shape == (0,)
-    # Some are free already, by the delete itself.
+    # The deletion itself has freed some of them.
     dead = writer.info().dead_rows
     assert 0 < dead == writer.vacuum().freed < 500
     assert writer.info().dead_rows == 0
@@ -197,7 +197,7 @@ def test_rows_are_there_whatever_number_of_threads_added_them(threads: int, path
     model = Model()
     with pagehop.create(path, DIM, "l2") as index:
         for call in range(5):
-            # A quarter of the rows replaces rows of the call before.
+            # A quarter of the rows replaces rows of the previous call.
             ids, vectors = np.arange(300 * call, 300 * call + 400), X[400 * call : 400 * (call + 1)]
             report = index.add(ids, vectors, threads=threads)
             model.add(ids, vectors)
@@ -463,7 +463,7 @@ def test_dead_rows_stay_a_share(path: Path) -> None:
         for at in range(0, 1500, 50):
             index.delete(range(at, at + 50))
             index.add(range(1500, 1550), X[at : at + 50], progress=lambda phase, *_: phases.add(phase))
-            # A transaction takes out 256, and they are free by a later one.
+            # A transaction unlinks up to 256 dead rows, and a later transaction frees them.
             assert index.info().dead_rows < len(index) * 0.1 + 3 * 256
         assert "vacuum" in phases
         index.check()

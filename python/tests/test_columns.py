@@ -1,4 +1,4 @@
-"""Columns and filters, beside NumPy."""
+"""Columns and filters, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def built(tmp_path: Path) -> tuple[pagehop.Index, npt.NDArray[np.float32], dict[
 
 
 def found_all(index: pagehop.Index, vectors: npt.NDArray[np.float32], mask: Any, where: Any) -> None:
-    """An exact search finds the nearest rows of the mask, and a default one rows of it only."""
+    """An exact search finds the nearest rows of the mask. A default search finds only rows of the
+    mask.
+    """
     queries = make(2, 20)[0]
     ids = np.flatnonzero(mask)
     expected = min(10, len(ids))
@@ -104,7 +106,7 @@ def test_values_follow_their_rows(tmp_path: Path) -> None:
     index = pagehop.create(path, DIM, columns=kinds)
     ids = np.arange(600)
     index.add(ids[:400], vectors[:400], columns={name: columns[name][:400] for name in kinds})
-    # A column that is not given has no values.
+    # A column that is left out has missing values.
     index.add(ids[400:], vectors[400:], columns={"topic": columns["topic"][400:].tolist()})
     price = columns["price"].copy()
     price[400:] = np.nan
@@ -213,7 +215,7 @@ def test_tags_come_in_lists_sets_and_tables(tmp_path: Path) -> None:
 def test_uuids_come_as_objects_bytes_texts_and_tables(tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
     vectors = make(3, 200)[0]
-    # One ends with a zero, one has upper bits only.
+    # One ends with zero bytes, and one has only upper bits.
     some = [uuid.UUID(int=5 << 64), uuid.UUID(int=7), uuid.uuid5(uuid.NAMESPACE_URL, "a"), uuid.UUID(int=1 << 120)]
     values = [None if row % 7 == 0 else some[row % 4] for row in range(len(vectors))]
     octets = [None if value is None else value.bytes for value in values]

@@ -1,4 +1,4 @@
-"""Rules for documents: how long they are, how wide, and that their links lead somewhere.
+"""Rules for documents: their length, their width, and links that lead to something.
 
 `test_language.py` has the rules for their words.
 """
@@ -33,7 +33,7 @@ LONG_PIECE = re.compile(r"`[^`]{40,}`|\]\([^)]{20,}\)")
 
 
 def prose(path: Path) -> list[tuple[int, str]]:
-    """Lines that are neither code, nor in a table, nor made by `./dev docs`, and their numbers."""
+    """Lines with their numbers, without code, tables, and parts that `./dev docs` generates."""
     lines: list[tuple[int, str]] = []
     code = made = False
     for number, line in enumerate(path.read_text().splitlines(), start=1):

@@ -1,4 +1,4 @@
-"""Rules for Python sources: imports point one way, and functions and files stay short.
+"""Rules for Python sources: imports point one way, and functions and files are short.
 
 `crates/pagehop-engine/tests/house` has the same rules for Rust, and `lab/tests/test_rooms.py` those
 of the lab's rooms.
@@ -34,11 +34,11 @@ ROOTS = {
 """Folders of packages, and the packages in each."""
 
 ABOVE = ["lab", "servers", "adapters", "examples"]
-"""Folders that use the Python package, and know nothing below it."""
+"""Folders that use the Python package by its public names only."""
 
 
 def modules() -> dict[str, Path]:
-    """The sources of every package, by the name that they are imported as."""
+    """The source of every module, by the name of its import."""
     found = {}
     for folder, packages in ROOTS.items():
         root = REPOSITORY / folder
@@ -50,7 +50,7 @@ def modules() -> dict[str, Path]:
 
 
 def imported(name: str, source: str, known: dict[str, Path], *, is_package: bool = False) -> set[str]:
-    """The modules of `known` that `source`, which is imported as `name`, imports."""
+    """The modules of `known` that `source`, the source of module `name`, imports."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -60,13 +60,13 @@ def imported(name: str, source: str, known: dict[str, Path], *, is_package: bool
             above = package[: len(package) - node.level + 1] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
             whole = {alias.name: f"{base}.{alias.name}" for alias in node.names}
-            # A name is a module, or defined in `base`; the compiled module has no source.
+            # An imported name is a module, or defined in `base`. The compiled module has no source.
             found |= {path if path in known else base for name, path in whole.items() if name != "_pagehop"}
     return {module for module in found if module in known and module != name}
 
 
 def circles(imports: dict[str, set[str]]) -> set[str]:
-    """The modules that import themselves over others."""
+    """The modules that import themselves through other modules."""
 
     def reached(start: str) -> set[str]:
         found: set[str] = set()

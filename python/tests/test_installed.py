@@ -1,5 +1,5 @@
-"""What would end Python by a signal is an error: an installation that was interrupted, and a NumPy
-that the CPU cannot run.
+"""Errors in place of a signal that would end Python: for an interrupted installation, and for a
+NumPy that the CPU cannot run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pagehop.installed import MODULES, check_numpy
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A copy of the package, which a test may damage."""
+    """A copy of the package, which tests may damage."""
     installed = Path(pagehop.__file__).parent
     return Path(shutil.copytree(installed, tmp_path / "site/pagehop", ignore=shutil.ignore_patterns("__pycache__")))
 

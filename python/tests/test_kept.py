@@ -1,4 +1,4 @@
-"""Kept vectors: distances are exact, and what was added comes back."""
+"""Kept vectors: distances are exact, and the added vectors are returned."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Plain English outside of Rust: comments wrap, and words that CONTRIBUTING bans do not occur.
 
-Here are Python, shell, SQL, Lua, TOML, requirements and documents. Rust has the same rules in
+This covers Python, shell, SQL, Lua, TOML, requirements and documents. Rust has the same rules in
 `crates/pagehop-engine/tests/language.rs`.
 """
 
@@ -25,23 +25,23 @@ MARKS = {
     "--": ["*.sql", "*.lua"],
     "//": ["*.js"],
 }
-"""What begins a comment, in which files."""
+"""The beginning of a comment, with the files that use it."""
 
 MADE = ["target", "postgres/target", "dist", "data", "lab-runs", "lab/build", "lab/results"]
-"""Folders of what is made, and of results, which stay as they were measured."""
+"""Folders of generated files, and of results, which must not change after the measurement."""
 MADE_ANYWHERE = re.compile(r"__pycache__|node_modules|.*\.egg-info")
 OURS = [".cargo", ".ci"]
-"""Hidden folders that are written by hand."""
+"""Hidden folders with files that are written by hand."""
 
 NAMES = {
-    "servers/devserver/processes.py": {"nobody"},  # a user of the system
+    "servers/devserver/processes.py": {"nobody"},  # a user of the operating system
     "lab/pagehop_lab/data/real/sources.py": {"mate"},  # a part of a package's name
 }
-"""Banned words that are names of something else, by file."""
+"""Banned words that are parts of names, by file."""
 
 
 def files() -> Iterator[Path]:
-    """Every file that is written by hand, in order of its folder."""
+    """Every file that is written by hand, folder by folder."""
     yield REPOSITORY / "lab/results/README.md"
     folders = [REPOSITORY]
     while folders:
@@ -59,7 +59,7 @@ def is_left_out(folder: Path) -> bool:
 
 
 def comment_lines(path: Path, source: str) -> list[int]:
-    """Numbers of the lines of `source` that have a comment or documentation, from 1 on."""
+    """Numbers, from 1 on, of the lines of `source` that have a comment or documentation."""
     if path.suffix in (".py", ".pyi"):
         return sorted({*python_comments(source), *python_documentation(source)})
     marks = tuple(mark for mark, patterns in MARKS.items() if any(path.match(pattern) for pattern in patterns))
@@ -68,21 +68,23 @@ def comment_lines(path: Path, source: str) -> list[int]:
 
 
 def python_comments(source: str) -> Iterator[int]:
-    """Lines with a comment that is prose, not an instruction to a tool."""
+    """Numbers of lines with a comment that is prose, not an instruction to a tool."""
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT and not re.match(r"#\s*(noqa|type:|fmt:)", token.string):
             yield token.start[0]
 
 
 def python_documentation(source: str) -> Iterator[int]:
-    """Lines of strings that are statements: of modules, classes, functions, constants, fields."""
+    """Numbers of lines of strings that are statements: of modules, classes, functions, constants,
+    fields.
+    """
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield from range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
 def wide(path: Path, source: str) -> list[int]:
-    """Numbers of lines that have a comment and are too long. A link cannot be broken."""
+    """Numbers of lines that have a comment and are too long, except for lines with a link."""
     lines = source.splitlines()
     return [
         number
@@ -99,7 +101,9 @@ def banned() -> set[str]:
 
 
 def banned_words(text: str, words: set[str]) -> list[str]:
-    """The banned words in `text`, in order. A word may end in `s`; parts of names are words."""
+    """The banned words in `text`, in order, also with an `s` at the end. Parts of a name are words,
+    too.
+    """
     found, before = [], ""
     for word in re.findall("[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", text).lower()):
         if word in words or word.removesuffix("s") in words or (before, word) == ("so", "many"):
@@ -109,13 +113,13 @@ def banned_words(text: str, words: set[str]) -> list[str]:
 
 
 def prose(text: str) -> str:
-    """What of a document is neither code, nor a table, nor the list of the words."""
+    """The text of a document without code, tables and the list of banned words."""
     text = re.sub(r"^```.*?^```|^\|.*?$", "", text, flags=re.DOTALL | re.MULTILINE)
     return LIST_OF_WORDS.sub("", re.sub("`[^`]*`", "", text))
 
 
 def read(chosen: Callable[[Path], bool]) -> dict[str, str]:
-    """The texts of some files, by their paths in the repository."""
+    """The texts of the chosen files, by their paths in the repository."""
     return {str(path.relative_to(REPOSITORY)): path.read_text() for path in files() if chosen(path)}
 
 

@@ -1,7 +1,7 @@
-"""Hundreds of random predicates on columns of most kinds, beside NumPy: the recall that was asked
-for is found, no answer is short, and no row is wrong.
+"""Hundreds of random predicates on columns of most kinds, compared with NumPy: searches reach the
+requested recall, no answer is short, and no row is wrong.
 
-PAGEHOP_PREDICATES=10000 asks that many.
+PAGEHOP_PREDICATES=10000 sets the number of predicates.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ TAGS = [f"tag {number}" for number in range(60)]
 
 Bools = npt.NDArray[np.bool_]
 Truth = tuple[Bools, Bools]
-"""Of each row, whether a condition is true, and whether it is neither true nor false."""
+"""For each row, whether a condition is true, and whether it is neither true nor false."""
 
 
 class Table:
-    """Rows, and random conditions on their columns as text, each with what it says of every row."""
+    """Rows, and random conditions on their columns as text, each with its truth for every row."""
 
     def __init__(self, seed: int) -> None:
         random = self.random = np.random.default_rng(seed)
         self.centers = random.standard_normal((30, DIM))
         cluster = random.integers(0, 30, ROWS)
         self.vectors = self.near(cluster)
-        # Independent of the vectors, but `place`, whose values lie together, as do rows of `side`.
+        # The columns are independent of the vectors, except for `place`, whose values are those of
+        # clusters, and `side`, a component of the vectors.
         self.topic = (random.uniform(size=ROWS) ** 2 * 40).astype(np.int64)
         self.place = cluster
         self.side = self.vectors[:, 0].astype(np.float64)
@@ -58,7 +59,7 @@ class Table:
         return {name: getattr(self, name) for name in names}
 
     def condition(self, depth: int) -> tuple[str, Truth]:
-        """A condition with at most `depth` more levels below it."""
+        """A condition of at most `depth` levels below its first."""
         kinds: list[Callable[[], tuple[str, Truth]]] = [self.number, self.number, self.text, self.tag, self.missing]
         if depth and self.random.uniform() < 0.6:
             return self.joined(depth)
@@ -132,6 +133,6 @@ def test_mixed_predicates_find_the_recall_that_is_asked_for(tmp_path: Path, seed
             recalls.append(len(np.intersect1d(found, truth)) / len(truth))
     assert short == 0
     assert np.mean(recalls) >= ASKED - 0.01, np.mean(recalls)
-    # The predicates are of all kinds: half of the rows, some, hardly any, none.
+    # The predicates cover all shares of rows: none, few, some, half, nearly all.
     counts, _ = np.histogram(shares, [0, 1e-9, 0.01, 0.1, 0.5, 0.9, 1.1])
     assert counts.min() >= PREDICATES // 50, counts

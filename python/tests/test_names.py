@@ -1,5 +1,6 @@
 """The same options have the same names and the same order in Rust, Python, SQL and on the command
-line, and so have the figures of a report. What differs on purpose is in CONTRIBUTING.md, "Names".
+line, and so have the figures of a report. CONTRIBUTING.md lists the intended differences under
+"Names".
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ OPTIONS = {
     "recall": "k samples queries recall search_list slack store cache direct threads progress strict",
     "compact": "into overwrite memory threads progress",
 }
-"""Of each operation, all options that a host has beside the path of an index."""
+"""For each operation, the options of all hosts, without the path of an index."""
 
 REPORTS = {
     "setting": "k recall search_list slack half_interval best",
@@ -29,27 +30,27 @@ REPORTS = {
 }
 
 ALIASES = {"filter": "where", "query": "queries", "column": "columns", "no_calibrate": "calibrate"}
-"""What differs on purpose: CONTRIBUTING.md says why."""
+"""The intended differences; CONTRIBUTING.md has the reasons."""
 
 PARTS = {"effort": "recall search_list slack", "writing": "cache durability auto_vacuum"}
-"""Options that commands share, in structs that are tested, too."""
+"""Options that commands share. Their structs are tested, too."""
 
 
 class Place(NamedTuple):
-    """Where a host has the names of an operation or a report."""
+    """A file in which a host declares an operation or a report."""
 
     what: str
     path: str
     part: str
-    """A pattern of the text that has them."""
+    """A pattern that matches the declaration."""
     own: str = ""
-    """Names that are no options of the operation, or that only this host has."""
+    """Names that are not options of the operation, or that only this host has."""
 
 
 RUST = "crates/pagehop-engine/src"
 CLI = "crates/pagehop-cli/src"
 LONG = re.compile(r'    #\[arg\([^\]]*\blong = "(\w+)"[^\]]*\)\]\n    \w+:')
-"""An option of the command line that is not called as its field."""
+"""An option of the command line whose name differs from its field."""
 SQL = "postgres/sql/pagehop--0.1.0.sql"
 OF_COMMANDS = "index output reporting json"
 
@@ -108,7 +109,7 @@ PLACES = [
 
 
 def names(place: Place, text: str) -> list[str]:
-    """The names that a place has, in its order, as `OPTIONS` and `REPORTS` have them."""
+    """The names that a place declares, in its order, in the spelling of `OPTIONS` and `REPORTS`."""
     found = re.search(place.part, text, re.DOTALL | re.MULTILINE)
     assert found, place
     body = LONG.sub(r"    \1:", found.group(1))

@@ -1,4 +1,4 @@
-"""Parquet files on the command line, beside the same tables in Python."""
+"""Parquet files on the command line, compared with the same tables in Python."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 ROWS = 300
 PAGE_BYTES = 8192
 COMPRESSIONS = ("none", "snappy", "gzip", "lz4", "zstd")
-"""All of pyarrow's but Brotli, which the command does not read."""
+"""All compressions of pyarrow except Brotli, which the command does not read."""
 
 
 def numbers() -> dict[str, Any]:

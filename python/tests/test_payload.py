@@ -1,4 +1,4 @@
-"""Payloads: bytes that come back with rows from searches and by id."""
+"""Payloads: bytes of rows that searches and reads by id return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes and processes: what readers see, which process may write, and what a kill leaves."""
+"""Changes and processes: what readers see, which process may write, and the state after a kill."""
 
 from __future__ import annotations
 

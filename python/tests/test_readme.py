@@ -1,4 +1,4 @@
-"""Every block of the documents that are executed, but SQL, run in order as it stands there."""
+"""Runs every block of the executed documents except SQL, in order and without changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from blocks import EXECUTED, Block, agrees, blocks
 
 INSTALLS = ("pip install", "cargo install", "./dev")
-"""What lines of a block begin with that the set-up of the tests has done."""
+"""Beginnings of lines whose work the tests' own set-up has done."""
 
 
 @pytest.mark.parametrize("document", EXECUTED)

@@ -1,4 +1,6 @@
-"""Recall as a setting: calibrated by the build, reached by searches, audited, and warned of."""
+"""Recall as a setting: builds calibrate it, searches reach it, audits measure it, warnings report
+it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ ROWS = 6000
 
 
 def rows(count: int, seed: int) -> Float32:
-    """Near a curved surface of few dimensions, as embeddings are."""
+    """Rows near a curved surface of few dimensions, like embeddings."""
     latent = np.random.default_rng(seed).normal(size=(count, 6))
     plane = np.random.default_rng(99).normal(size=(6, DIM))
     noise = 0.05 * np.random.default_rng(seed + 1000).normal(size=(count, DIM))
@@ -24,13 +26,13 @@ def rows(count: int, seed: int) -> Float32:
 
 
 def truth(vectors: Float32, queries: Float32, k: int) -> Int64:
-    """The positions of the `k` nearest, by brute force."""
+    """The positions of the `k` nearest rows, by brute force, shape [queries, k]."""
     distances = ((queries[:, np.newaxis, :].astype(np.float64) - vectors[np.newaxis]) ** 2).sum(axis=2)
     return np.argsort(distances, axis=1)[:, :k]
 
 
 def share(found: Int64, right: Int64) -> float:
-    """Mean share of the right ids that were found."""
+    """Mean share of the true ids that was found."""
     return float(np.mean([len(np.intersect1d(a, b)) for a, b in zip(found, right, strict=True)]) / right.shape[1])
 
 
@@ -53,12 +55,12 @@ def test_a_search_reaches_the_recall_that_is_given(path: Path, vectors: Float32)
         hops = 0
         for recall in [0.9, 0.95, 0.98, 0.99]:
             hits = index.search(queries, recall=recall)
-            # The samples of 300 have intervals of their own.
+            # The sampling error of 300 queries is added to that of the calibration.
             assert abs(share(hits.ids, right) - recall) < 0.2 * (1 - recall) + 0.012
             assert hits.stats.hops >= hops
             hops = hits.stats.hops
         exact = index.search(queries, recall=1.0)
-        # Codes may swap the tenth and the eleventh.
+        # Distances from codes may swap the tenth and the eleventh row.
         assert share(exact.ids, right) > 0.995
         assert exact.stats.per_query.distances.tolist() == [ROWS] * len(queries)
         np.testing.assert_array_equal(exact.ids, index.search(queries, search_list=ROWS).ids)
@@ -200,7 +202,7 @@ def test_rows_that_double_the_index_calibrate_it(vectors: Float32, tmp_path: Pat
         measured = index.info().calibration
         assert measured is not None
         assert (measured.rows, measured.changes) == (4000, 0)
-        # There is no warning.
+        # A calibrated index gives no warning.
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             index.search(vectors[0], recall=0.9)

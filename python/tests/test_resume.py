@@ -1,4 +1,4 @@
-"""Builds that end in the middle: a killed one is gone on with, and none leaves anything else."""
+"""Unfinished builds: the next build continues a killed one, and other failures leave no files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pagehop
 from oracle import beside
 
 ROWS, COLUMNS = 9_000, 48
-# The least for these rows on two threads; all rows do not fit.
+# About the least memory for these rows on two threads. It does not hold all rows.
 MEMORY = 17 << 20
 X = np.random.default_rng(5).normal(size=(ROWS, COLUMNS)).astype("f4")
 
@@ -39,19 +39,21 @@ BUILD = """
 
 
 def killed(path: Path, vectors: Path, phase: str, time: int) -> bool:
-    """Whether a build was killed in a phase, at that call of its progress."""
+    """Whether a build was killed in a phase, in the `time`-th call of its progress function."""
     words = [sys.executable, "-c", textwrap.dedent(BUILD), str(path), str(vectors), phase, str(time), str(MEMORY)]
     return subprocess.run(words, check=False, timeout=600).returncode == -signal.SIGKILL
 
 
 def pages(path: Path) -> list[bytes]:
-    """The pages of an index without their headers, which name the file."""
+    """The pages of an index without their headers, which contain the file's identity."""
     whole = path.read_bytes()
     return [whole[at + 24 : at + 8192] for at in range(0, len(whole), 8192)]
 
 
 def built(path: Path, vectors: np.ndarray = X) -> tuple[list[str], int]:
-    """Builds; the phases in their order, and the rows that were there."""
+    """Builds an index. Returns the phases in order, and the number of rows taken from an earlier
+    build.
+    """
     phases: list[str] = []
     resumed = 0
 
@@ -119,7 +121,7 @@ def test_files_that_cannot_grow_end_a_build_and_nothing_is_left(path: Path) -> N
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a disk of 3 MB."""
+    """A folder on a file system of 3 MB."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)]

@@ -1,4 +1,4 @@
-"""Rows by their id, backups, and pickled indexes: what is found, and what is refused."""
+"""Rows by their id, backups, and pickled indexes: what they return, and what is refused."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_a_pickled_index_opens_for_reading_in_another_process(
         pickled = pickle.dumps(index)
         monkeypatch.chdir("/")
         context = multiprocessing.get_context("spawn")
-        # A child that dies is an error at once.
+        # ProcessPoolExecutor raises an error if its child dies.
         with ProcessPoolExecutor(1, context) as pool:
             assert pool.submit(child, pickled).result() == (False, [3], 500)
     with pytest.raises(pagehop.ArgumentError, match="closed"):

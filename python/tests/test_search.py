@@ -1,4 +1,4 @@
-"""Searches: results, their shapes and costs; from many threads, and after Ctrl-C."""
+"""Searches: results, their shapes and costs, by many threads, and interrupted by Ctrl-C."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ INTERRUPTED = """
 @pytest.mark.parametrize("step", ["build", "search"])
 def test_ctrl_c_stops_long_work(step: str, tmp_path: Path) -> None:
     program = textwrap.dedent(INTERRUPTED).replace("{step}", repr(step))
-    # A shell's background job starts with SIGINT ignored, and Python would leave it so.
+    # A background job of a shell starts with SIGINT ignored, and Python would keep it ignored.
     child = subprocess.Popen(
         [sys.executable, "-c", program, str(tmp_path / "x")],
         stdout=subprocess.PIPE,

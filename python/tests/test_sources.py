@@ -1,4 +1,4 @@
-"""Sources on disk: what they read is what was written, and a wrong file is named."""
+"""Sources on disk: they return the written vectors, and errors name a wrong file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 @pytest.fixture(autouse=True)
 def short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make every source give several chunks."""
+    """Makes every source return several chunks."""
     monkeypatch.setattr(sources, "_CHUNK_COMPONENTS", 700 * DIM)
 
 

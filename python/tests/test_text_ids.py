@@ -1,4 +1,4 @@
-"""Text ids: beside a dict, after every change, from every kind of sequence; and what is refused."""
+"""Text ids from every kind of sequence, compared with a dict after every change; refused ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pagehop
 
 DIM = 12
 
-# Two pairs of texts with the same hash in an index with the seed 1.
+# Two pairs of texts that have the same hash in an index with seed 1.
 PAIRS = [("4325e5e248b21f8a", "0bd1903d23855824"), ("ed05610e864f7a84", "30ddbeee48217f65")]
 
 
@@ -64,7 +64,7 @@ def test_an_index_is_like_a_dict_after_every_change(tmp_path: Path) -> None:
         rows.update(zip(ids, new, strict=True))
         kept.update(zip(ids, payload, strict=True))
         same(index, rows)
-        # Not by an array of text, in which null characters at the end are lost.
+        # A list, because an array of texts loses null characters at the end.
         gone = [list(rows)[at] for at in random.choice(len(rows), 20, replace=False)]
         report = index.delete([*gone, "absent", gone[0]])
         assert report.deleted == 20
@@ -112,7 +112,7 @@ def test_a_build_and_a_matrix_of_queries(tmp_path: Path) -> None:
 
 
 class Source:
-    """Rows with texts in their chunks."""
+    """A source whose chunks have text ids."""
 
     dim = DIM
 

@@ -1,4 +1,4 @@
-"""What `./dev release` writes into packages, without compiling anything."""
+"""The content of the packages of `./dev release`, without compiling anything."""
 
 from __future__ import annotations
 

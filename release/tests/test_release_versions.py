@@ -1,4 +1,4 @@
-"""The version of a repository: where it stands, how it is released, and how the next one begins."""
+"""The version of a repository: its places, its release, and the beginning of the next one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHANGES = "# Changelog\n\n## Unreleased\n\n### Added\n\n- Something.\n\n## 0.0.9
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """What has a version here, in a repository of its own."""
+    """A new repository with copies of all files that contain the version."""
     for pattern in [*versions._PLACES, "postgres/sql/*.sql"]:
         for path in REPOSITORY.glob(pattern):
             copy = tmp_path / path.relative_to(REPOSITORY)

@@ -1,6 +1,6 @@
 """The index class with Django, pgvector's fields, written migrations and a real server.
 
-Django's settings are of a process, so the project of a test runs in processes of its own.
+Django has one configuration per process, so every test runs its project in processes of its own.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Migration(migrations.Migration):
 
 @pytest.fixture
 def manage(cluster: Cluster, database: str, tmp_path: Path) -> Callable[..., str]:
-    """Runs Django's commands, or a program, in a project with one application, `shop`."""
+    """Runs Django's commands or a program in a project with one application, `shop`."""
     migrations = tmp_path / "shop" / "migrations"
     migrations.mkdir(parents=True)
     for folder in (migrations.parent, migrations):

@@ -1,4 +1,4 @@
-"""Documents beside an index: against a dict, and at every moment at which a change can end."""
+"""Documents beside an index: compared with a dict, and after a stop in every step of a change."""
 
 from __future__ import annotations
 
@@ -105,15 +105,15 @@ def opened(notes: Documents) -> pagehop.Index:
 
 
 class Stop(BaseException):
-    """A crash, as far as this process is concerned: nothing after it is done."""
+    """Stands for a crash: nothing runs after it."""
 
 
 MOMENTS = ["plan", "add", "delete", "complete"]
-"""What a change does, in order: a crash before each, and after the last."""
+"""The steps of a change in order. Tests stop before each, and after the last."""
 
 
 def stopped(notes: Documents, moment: str, *, after: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets the next change end before or after a moment, and settles nothing then."""
+    """Stops the next change before or after a step, so that nothing settles it."""
     real: Callable[..., Any]
 
     def crash(*arguments: Any, **named: Any) -> Any:
@@ -159,7 +159,7 @@ def test_no_crash_shows_a_row_without_its_document(
                 add(notes, "a" if change == "replace" else "c", 3)
         except Stop:
             pass
-        # As a crash leaves them: the files at this moment.
+        # The files as a crash at this moment leaves them.
         left = tmp_path / "left"
         left.mkdir()
         for file in path.parent.glob("notes.pagehop*"):
@@ -182,7 +182,7 @@ def assert_shown(notes: Documents, before: dict[str, str], then: dict[str, str])
         assert len({hit.key for hit in hits}) == len(hits)
         for hit in hits:
             assert hit.text in (before.get(hit.key), then.get(hit.key))
-            # The distance is to the vector of the text that is shown.
+            # The distance belongs to the vector of the returned text.
             near = hit.text == f"text {seed}"
             assert (hit.distance < 1e-3) == near
     assert {hit.key for hit in notes.search(vector(2), k=3, recall=1)} >= set(before) & set(then)
@@ -228,8 +228,8 @@ def test_other_columns_and_metrics_than_the_index_has_are_refused(path: Path) ->
 
 
 def test_searches_beside_changes_show_whole_documents(path: Path) -> None:
-    """Ten documents are replaced again and again; searches of a second object find each of
-    them, in one version.
+    """Ten documents are replaced repeatedly. Searches by a second object find each of them once,
+    with text and vector of the same version.
     """
     with Documents(path) as notes:
         notes.add([f"k{i}" for i in range(10)], [vector(i) for i in range(10)], [str(i) for i in range(10)])
@@ -253,7 +253,7 @@ def test_searches_beside_changes_show_whole_documents(path: Path) -> None:
 
 
 def test_a_killed_writer_leaves_whole_documents(path: Path) -> None:
-    """A process adds, replaces and deletes until it is killed, at random moments."""
+    """A process adds, replaces and deletes until it is killed at a random moment."""
     rng = np.random.default_rng(5)
     for _ in range(KILLS):
         child = os.fork()

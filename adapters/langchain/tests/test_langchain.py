@@ -1,4 +1,4 @@
-"""The store under LangChain's own standard tests, and what they do not look at."""
+"""The store in LangChain's own standard tests, and in tests of what those leave out."""
 
 from __future__ import annotations
 

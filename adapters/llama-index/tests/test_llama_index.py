@@ -1,4 +1,4 @@
-"""The store under LlamaIndex itself, beside LlamaIndex's own store in memory."""
+"""The store used by LlamaIndex itself, and compared with LlamaIndex's own store in memory."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def fill(engine: Engine) -> None:
 
 def plan(session: Session, query: Select[Any]) -> str:
     statement = query.compile(dialect=postgresql.dialect(), compile_kwargs={"literal_binds": True})
-    # Few rows are read and sorted faster than any index finds them.
+    # A sequential scan with a sort is faster than any index for few rows.
     session.execute(text("SET LOCAL enable_seqscan = off"))
     return "\n".join(session.execute(text(f"EXPLAIN {statement}")).scalars())
 
@@ -101,7 +101,7 @@ def test_a_labelled_expression_is_indexed(engine: Engine) -> None:
     half = cast(Item.embedding, HALFVEC(8))
     index = PagehopIndex("items_half", half.label("half"), opclass="halfvec_cosine_ops")
     index.create(engine)
-    # Tables of other tests are to have no index of this one.
+    # Other tests create the table without this index.
     Item.__table__.indexes.discard(index)
     with Session(engine) as session:
         query = select(Item.id).order_by(half.cosine_distance(vectors()[7])).limit(3)

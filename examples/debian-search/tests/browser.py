@@ -1,4 +1,4 @@
-"""A real browser, driven over its debugging pipe: JSON messages, each ended by a zero byte."""
+"""A real browser, controlled over its debugging pipe: JSON messages that end with a zero byte."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SECONDS_MAX = 60
 
 
 def program() -> str | None:
-    """The path of a browser that can be driven, if there is one."""
+    """The path of an installed Chromium; None if there is none."""
     return next((found for name in PROGRAMS if (found := shutil.which(name))), None)
 
 
@@ -30,7 +30,7 @@ class Browser:
         self._in, theirs_out = os.pipe()
         flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
         command = [path, *flags, f"--user-data-dir={self._profile}", "--remote-debugging-pipe", "about:blank"]
-        # The browser reads from descriptor 3 and writes to 4.
+        # The browser reads from file descriptor 3 and writes to 4.
         self._process = subprocess.Popen(
             ["bash", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "bash", *command],
             pass_fds=(theirs_in, theirs_out),
@@ -49,7 +49,7 @@ class Browser:
             self.send(f"{domain}.enable")
 
     def send(self, method: str, **parameters: Any) -> Any:
-        """Does one command of the protocol, and returns its result."""
+        """Executes one command of the protocol, and returns its result."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if self._session is not None:
@@ -69,10 +69,10 @@ class Browser:
         self.wait_until(f"location.href === {json.dumps(url)}")
 
     def wait_until(self, condition: str) -> None:
-        """Waits for a loaded page of which the condition holds."""
+        """Waits until a page is loaded that meets the condition."""
         end = time.monotonic() + _SECONDS_MAX
         while time.monotonic() < end:
-            # An error says that the page is just being left.
+            # The browser reports an error while it leaves a page.
             with contextlib.suppress(RuntimeError):
                 if self.evaluate(f"document.readyState === 'complete' && {condition}"):
                     return
@@ -80,8 +80,8 @@ class Browser:
         raise RuntimeError(f"no page came of which {condition}, in {_SECONDS_MAX} s")
 
     def type(self, text: str) -> None:
-        """Types a search into what has the focus, and presses Enter; waits for its page."""
-        # A page is loaded before it gives the focus to its field: that comes with its first frame.
+        """Types a search into the focused field, presses Enter, and waits for the results."""
+        # A loaded page focuses its field with its first frame, which may be later.
         self.wait_until("document.activeElement.matches('input')")
         self.send("Input.insertText", text=text)
         self.wait_until(f"document.activeElement.value === {json.dumps(text)}")
@@ -100,7 +100,9 @@ class Browser:
         return found["result"].get("value")
 
     def _next(self) -> dict[str, Any]:
-        """The next message; those without a number are kept as events."""
+        """The next message, as far as it is an answer; messages without a number are stored as
+        events.
+        """
         end = time.monotonic() + _SECONDS_MAX
         while b"\0" not in self._received:
             ready, _, _ = select.select([self._in], [], [], max(0.0, end - time.monotonic()))
@@ -117,7 +119,7 @@ class Browser:
         return found
 
     def close(self) -> None:
-        """Ends the browser, and removes its profile."""
+        """Ends the browser and removes its profile."""
         os.close(self._out)
         try:
             self._process.wait(_SECONDS_MAX)

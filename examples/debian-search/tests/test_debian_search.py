@@ -1,7 +1,7 @@
-"""The example as its users meet it: a folder is ingested, searched on the command line and in a
+"""The example as users run it: a folder is ingested, and searched on the command line and in a
 browser.
 
-A small stand-in embeds by words, so that nothing but the real model's own test needs the model.
+A substitute embeds texts by their words, so that only the test of the real model needs the model.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DAYS = {"apt": "2024-03-01", "cron": "2025-06-01", "git": "2023-01-01"}
 
 
 class Words:
-    """Texts as sums of random vectors of their words."""
+    """Embeds a text as the sum of random vectors of its words."""
 
     dim = 64
 
@@ -218,7 +218,7 @@ def test_the_page_searches_in_a_real_browser(served: str, browser: Browser) -> N
     browser.evaluate("document.querySelector('input[name=q]').select()")
     browser.type("programs of users")
     assert [one.splitlines()[0] for one in results(browser)] == ["Cron"]
-    # The form keeps what was chosen.
+    # The form keeps the selected values.
     assert browser.evaluate("document.querySelector('select[name=package]').value") == "cron"
     assert browser.evaluate("document.querySelector('input[name=q]').value") == "programs of users"
     assert [one for one in browser.events if one["method"] in ("Runtime.exceptionThrown", "Log.entryAdded")] == []

@@ -1,5 +1,5 @@
-"""Each script of examples/migrate on a store that the other library has made, and the guide's
-commands.
+"""Each script of examples/migrate on data that the other library wrote, and the commands in the
+guide.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def vectors(seed: int = 1) -> Vectors:
 
 
 def nearest(rows: Vectors, query: Vectors, metric: str, k: int) -> list[int]:
-    """Positions of the nearest rows, by a look at each."""
+    """Positions of the nearest rows, by reading every row."""
     if metric == "l2":
         distances = ((rows - query) ** 2).sum(axis=1)
     else:
@@ -51,7 +51,7 @@ def assert_found(path: Path, rows: Vectors, ids: list[int], metric: str) -> None
         for query in vectors(2)[:20]:
             expected = [ids[at] for at in nearest(rows, query, metric, 10)]
             found = index.search(query, k=10, recall=1).ids.tolist()
-            # Codes of 12 bits may order rows at nearly the same distance otherwise.
+            # Codes of 12 bits may change the order of rows at nearly the same distance.
             assert len(set(found) & set(expected)) >= 9
 
 
@@ -174,7 +174,7 @@ def test_an_index_that_cannot_be_made_leaves_the_old_one(dsn: str, capsys: pytes
         assert from_pgvector.main(["index", dsn, "bad", "--keep-old"]) == 0
         names = connection.execute("SELECT indexname FROM pg_indexes WHERE tablename = 'bad' ORDER BY 1").fetchall()
         assert names == [("bad_hnsw",), ("bad_hnsw_pagehop",)]
-        # What an earlier run has made is not touched.
+        # An index that an earlier run has created is not changed.
         assert from_pgvector.main(["index", dsn, "bad"]) == 1
         assert 'bad_hnsw_pagehop" is there already: drop it' in capsys.readouterr().err
         assert (
