@@ -1,9 +1,9 @@
-"""A server with the extension for all tests, a database for each, and clusters of their own for
-those that break them.
+"""Fixtures: a server with the extension for all tests, a database for each test, and separate
+clusters for tests that damage or configure a server.
 
-PAGEHOP_PG_VERSIONS chooses the servers, as in `17,18`; PAGEHOP_PG_CONFIG names an installed one
-instead. With `-n 2` two processes share the tests: each has a cluster of its own, and one of them
-compiles.
+PAGEHOP_PG_VERSIONS chooses the servers, as in `17,18`. PAGEHOP_PG_CONFIG names an installed server
+in place of them. With `-n 2`, two processes share the tests: each has its own cluster, and one of
+them compiles.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def versions() -> list[str]:
 
 @pytest.fixture(scope="session", params=versions())
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Server:
-    """An installed Postgres with the extension compiled for it."""
+    """An installed PostgreSQL with the extension compiled for it."""
     found = install(request.param)
     if "PYTEST_XDIST_WORKER" not in os.environ:
         install_extension(found)
         return found
-    # The folder above belongs to all processes of this run.
+    # All processes of this run share the parent folder.
     done = tmp_path_factory.getbasetemp().parent / f"installed-{found.name}"
     with done.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -43,9 +43,10 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="session")
 def cluster(server: Server) -> Iterator[Cluster]:
-    """A running cluster that tests share: they leave it running, and its settings as they are.
+    """A running cluster that tests share. They must not stop it or change its settings.
 
-    Nothing of it has to survive a loss of power: without syncs a database comes and goes faster.
+    It runs without syncs, because databases are then created and dropped faster, and need not
+    survive a loss of power.
     """
     with started(Cluster(server, {"fsync": False})) as cluster:
         yield cluster
@@ -53,7 +54,7 @@ def cluster(server: Server) -> Iterator[Cluster]:
 
 @pytest.fixture
 def new_cluster(server: Server) -> Iterator[Callable[..., Cluster]]:
-    """Makes running clusters that a test has to itself; they go after it."""
+    """Creates running clusters for one test alone. They are removed after it."""
     made: list[Cluster] = []
 
     def make(**settings: Setting) -> Cluster:
@@ -89,7 +90,7 @@ def connect(cluster: Cluster, database: str) -> Iterator[Callable[[], psycopg.Co
 
 
 def started(cluster: Cluster) -> Cluster:
-    """Starts a new cluster, with the extension in every database that is or will be."""
+    """Starts a new cluster. Every existing and new database has the extension."""
     cluster.start()
     for database in ["template1", "postgres"]:
         cluster.psql("CREATE EXTENSION pagehop CASCADE", database)
@@ -100,7 +101,7 @@ def started(cluster: Cluster) -> Cluster:
 def pytest_runtest_makereport(
     item: pytest.Item,  # noqa: ARG001
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Shows what the servers said beside a failure."""
+    """Adds the log of each server to the report of a failed test."""
     report = yield
     if report.failed:
         for cluster in open_clusters():

@@ -1,6 +1,4 @@
-"""The table that most tests make, and what they ask of it: neighbors by its index, and by
-reading every row.
-"""
+"""The table that most tests use, with searches by its index and by reading every row."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ Connect = Callable[[], psycopg.Connection]
 
 DIM = 24
 
-# Operator class, type of the column, and the operator that the class is for.
+# Operator class, type of the column, and the operator of the class.
 KINDS = [
     ("vector_l2_ops", "vector", "<->"),
     ("vector_ip_ops", "vector", "<#>"),
@@ -29,7 +27,7 @@ KINDS = [
 
 @cache
 def vectors(count: int, seed: int, dim: int = DIM) -> list[str]:
-    """Points around a few centers, the same for all seeds, as pgvector reads them."""
+    """Points around a few centers, which are the same for all seeds, in pgvector's format."""
     shared, source = random.Random(7), random.Random(seed)
     centers = [[shared.gauss(0, 1) for _ in range(dim)] for _ in range(12)]
     rows = []
@@ -41,12 +39,12 @@ def vectors(count: int, seed: int, dim: int = DIM) -> list[str]:
 
 QUERIES = vectors(25, seed=99)
 
-# All rows come, late ones out of order; until the end of the transaction.
+# Until the end of the transaction, scans return all rows, late ones out of order.
 RELAXED = "SET LOCAL pagehop.scan_order = relaxed_order"
 
 
 def run(connection: psycopg.Connection, sql: str) -> list[tuple[object, ...]]:
-    """The rows that a statement gives, if any."""
+    """The rows that a statement returns; none if it returns no rows."""
     cursor = connection.execute(sql.encode())
     return cursor.fetchall() if cursor.description else []
 
@@ -58,7 +56,7 @@ def value(connection: psycopg.Connection, sql: str) -> object:
 
 
 def number(connection: psycopg.Connection, sql: str) -> int:
-    """The first column of the only row, a whole number."""
+    """The first column of the only row, which must be a whole number."""
     found = value(connection, sql)
     assert isinstance(found, int)
     return found
@@ -79,7 +77,7 @@ def fill(connection: psycopg.Connection, rows: Iterable[str | None], first: int 
 
 @contextmanager
 def only_by_index(connection: psycopg.Connection) -> Iterator[None]:
-    """Plans use indexes where they can, in this transaction and what is asked in it."""
+    """A transaction in which plans use indexes where possible."""
     with connection.transaction():
         run(
             connection, "SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off"
@@ -88,7 +86,7 @@ def only_by_index(connection: psycopg.Connection) -> Iterator[None]:
 
 
 def ids(connection: psycopg.Connection, sql: str) -> list[int]:
-    """The first column of all rows, whole numbers."""
+    """The first column of all rows, which must be whole numbers."""
     found = [row[0] for row in run(connection, sql)]
     assert all(isinstance(one, int) for one in found)
     return cast(list[int], found)
@@ -108,8 +106,8 @@ def by_index(
     column: str = "embedding",
     where: str = "true",
 ) -> list[int]:
-    """Ids that the index finds; fails if the plan does not use it, or if the rows are not in
-    order.
+    """The ids that the index finds, nearest first. Fails if the plan does not use the index, or if
+    the rows are not in order.
     """
     distance = f"{column} {operator} '{query}'"
     ordered = f"SELECT id, {distance} FROM items WHERE {where} ORDER BY {distance} LIMIT {limit}"
@@ -138,7 +136,9 @@ def by_scan(
     where: str = "true",
     with_ties: bool = False,
 ) -> list[int]:
-    """Ids that there are to find; of equal distances those of the smallest ids, or all."""
+    """The true ids, nearest first. Of equal distances, those of the smallest ids, or all of them if
+    `with_ties`.
+    """
     order = f"{column} {operator} '{query}'"
     order += f" FETCH FIRST {limit} ROWS WITH TIES" if with_ties else f", id LIMIT {limit}"
     ordered = f"SELECT id FROM items WHERE {where} ORDER BY {order}"
@@ -156,7 +156,7 @@ def recall(
     column: str = "embedding",
     where: str = "true",
 ) -> float:
-    """Share of the nearest ten that the index finds, any of those that are equally far."""
+    """The share of the ten nearest rows that the index finds. Rows at equal distances are equal."""
     found = wanted = 0
     for query in queries:
         truth = by_scan(connection, query, operator=operator, column=column, where=where, with_ties=True)
@@ -167,7 +167,7 @@ def recall(
 
 
 def everything(connection: psycopg.Connection, operator: str = "<->", *, where: str = "true") -> list[int]:
-    """Ids of all rows that the index has, each as often as it is found, in ascending order."""
+    """The ids of all rows that a scan returns, with repetitions, in ascending order."""
     with connection.transaction():
         run(connection, RELAXED)
         return sorted(by_index(connection, QUERIES[0], 1_000_000, operator, where=where))

@@ -1,4 +1,4 @@
-"""Bad input: an error names it and says what to do, and the server stays up."""
+"""Bad input: the error names it and says what to do, and the server continues to run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.items import (
 
 @pytest.fixture
 def connection(connect: Connect) -> psycopg.Connection:
-    """Connects to a database with a table of every type and no index."""
+    """Connects to a database with a table that has columns of every type and no index."""
     made = connect()
     run(
         made,
@@ -181,12 +181,12 @@ def test_extreme_settings_give_rows_in_order(connect: Connect, setting: str) -> 
 
 @pytest.mark.parametrize("setting", ["max_scan_pages = 1", "scan_mem_multiplier = 0.000001"])
 def test_the_lowest_limit_of_a_scan_leaves_its_first_row(connect: Connect, setting: str) -> None:
-    """Limits are looked at between rows."""
+    """Limits are checked between rows, so a scan returns at least one."""
     connection = connect()
     create(connection)
     fill(connection, vectors(700, seed=1))
     for limit in [1, 10, 100]:
-        # The buffers of a scan are kept for the next, and count as its memory.
+        # A scan keeps its buffers for the next scan of the session, and they count as its memory.
         session = connect()
         run(session, f"SET pagehop.{setting}")
         assert len(by_index(session, QUERIES[0], limit)) == 1
@@ -207,8 +207,8 @@ def test_zero_vectors_have_no_place_under_cosine_alone(connect: Connect) -> None
         assert everything(connection, operator) == list(range(placed))
         fill(connection, vectors(300, seed=1), first=10)
         assert recall(connection, operator=operator) > 0.95
-        # Under cosine a query without a direction has no distances: every order is right, and rows
-        # come all the same.
+        # Under cosine, a query without a direction has no distances: any order is right, and the
+        # scan still returns rows.
         with only_by_index(connection):
             ordered = f"SELECT id FROM items ORDER BY embedding {operator} '{zero}' LIMIT 10"
             assert "Index Scan using items_embedding" in explain(connection, ordered)
@@ -261,7 +261,9 @@ def damage(cluster: Cluster, path: str, blocks: Iterable[int], first: int, data:
 
 
 def without_checksums(new_cluster: Callable[..., Cluster]) -> Cluster:
-    """A cluster whose damaged pages reach the extension; it has an index of some 60 pages."""
+    """A cluster that does not detect damaged pages before the extension reads them. Its index has
+    about 60 pages.
+    """
     cluster = new_cluster(autovacuum=False, ignore_checksum_failure=True, zero_damaged_pages=False)
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         create(connection)

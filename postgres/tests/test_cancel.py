@@ -1,5 +1,5 @@
-"""Statements that end in the middle: canceled, terminated, or without room on the disk. What
-they leave is an index.
+"""Statements that end early: canceled, terminated, or without space on the disk. The index remains
+valid.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.test_inspect import ask, check
 from tests.test_maintenance import wait
 from tests.test_memory import ROWS, scatter
 
-# Fast machines are canceled late in a phase and slow ones early: any of them must do.
+# A fast machine is canceled late in a phase and a slow one early. Both must be correct.
 TIMEOUTS_MS = [1, 3, 10, 30, 60, 100, 150, 250, 400]
 
 
@@ -54,7 +54,7 @@ def test_a_canceled_build_leaves_nothing(connect: Connect, memory: str) -> None:
     assert_no_temporary_files(connection)
     assert number(connection, "SELECT pg_database_size(current_database())") < before + (1 << 20)
     run(connection, index)
-    # A build that fails leaves the index that was there.
+    # A failed build does not change the existing index.
     rebuilt = sum(canceled(connection, "REINDEX INDEX items_embedding", after) for after in TIMEOUTS_MS)
     assert rebuilt > 3
     assert check(connection)["nodes"] == ROWS
@@ -69,7 +69,7 @@ def test_a_canceled_concurrent_build_can_be_begun_again(connect: Connect) -> Non
     connection = connect()
     scatter(connection, ROWS)
     index = "CREATE INDEX CONCURRENTLY items_embedding ON items USING pagehop (embedding vector_l2_ops)"
-    # A slow machine may be canceled before there is an index.
+    # On a slow machine, the cancel may come before the index exists.
     for after in [100, 300, 1000, 3000]:
         assert canceled(connection, index, after)
         if value(connection, "SELECT to_regclass('items_embedding')") is not None:
@@ -95,7 +95,7 @@ def test_a_session_that_is_terminated_while_it_builds(connect: Connect, phase: s
     thread = threading.Thread(target=build)
     thread.start()
     in_phase = f"SELECT count(*) FROM pg_stat_progress_create_index WHERE pid = {process} AND phase LIKE '%: {phase}%'"
-    # Or it was too fast to be seen.
+    # A short phase may end before it is seen.
     wait(lambda: number(other, in_phase) > 0 or not thread.is_alive())
     run(other, f"SELECT pg_terminate_backend({process}, 10000)")
     thread.join()
@@ -106,13 +106,11 @@ def test_a_session_that_is_terminated_while_it_builds(connect: Connect, phase: s
 
 
 def test_canceled_insertions_leave_an_index(connect: Connect) -> None:
-    """Among them those that train the model again: the first, and each time the rows have grown
-    eightfold.
-    """
+    """The index is empty at first, so some of these insertions also train its model."""
     connection = connect()
     create(connection)
     run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
-    # When it was calibrated last, and for how many rows, depends on when it was canceled.
+    # Which rows the calibration covers depends on the time of the cancel, so the slack is fixed.
     run(connection, "SET pagehop.slack = 0.2")
     run(connection, "CREATE TABLE source (id int, embedding vector)")
     fill(connection, vectors(6000, seed=1), table="source")
@@ -122,10 +120,11 @@ def test_canceled_insertions_leave_an_index(connect: Connect) -> None:
         is_canceled = canceled(connection, add.format(at), after)
         stopped += is_canceled
         report = ask(connection, "pagehop_check")
-        # The one node whose row was being added may not be linked yet; no query needs it.
+        # The node of the row that was being added may not be linked yet. No query needs it.
         assert report["nodes"] - report["anchored"] <= at + 1
         if not is_canceled:
-            # On a fast machine. The same rows a second time would share the nodes of the first.
+            # A fast machine needs no more attempts. The same rows again would share the nodes of
+            # the first ones.
             break
     assert stopped > 5
     assert len(everything(connection)) == number(connection, "SELECT count(*) FROM items")
@@ -162,10 +161,10 @@ def test_a_canceled_vacuum_goes_on_next_time(connect: Connect) -> None:
 
 @pytest.fixture
 def small_disk() -> Iterator[Path]:
-    """A folder for a tablespace, on a disk of 6 MB.
+    """A folder for a tablespace, on a file system of 6 MB.
 
-    Not below `tmp_path`, through which the server's user cannot come: pytest keeps its folders to
-    itself, and each run of it closes the one that all runs share again.
+    It is not below `tmp_path`, because the server's user cannot enter pytest's folders. Each run of
+    pytest closes the folder that all runs share.
     """
     with tempfile.TemporaryDirectory(prefix="pagehop-disk-") as disk:
         owner = server_owner()
@@ -187,22 +186,22 @@ def test_a_full_disk_ends_the_statement_only(new_cluster: Callable[..., Cluster]
             run(connection, f"SET maintenance_work_mem = '{memory}'")
             with pytest.raises(errors.DiskFull):
                 run(connection, index)
-        # Fewer rows have room, until more come.
+        # An index of fewer rows fits, until more rows are added.
         run(connection, "DELETE FROM items WHERE id >= 2000")
         run(connection, "VACUUM items")
         run(connection, index)
         with pytest.raises(errors.DiskFull):
             fill(connection, vectors(10_000, seed=1), first=100_000)
-        # Nodes of rows that were never committed.
+        # These include nodes of rows that were never committed.
         nodes = check(connection)["nodes"]
         assert nodes > 2000
-        # 30,000 rows train the model again, and the new graph has no room.
+        # 30,000 rows would train the model again, but the new graph does not fit.
         with pytest.raises(errors.DiskFull):
             fill(connection, vectors(30_000, seed=1), first=100_000)
         assert check(connection)["nodes"] == nodes
         assert len(everything(connection)) == 2000
         assert recall(connection) > 0.9
-        # Vacuum makes room, but needs some for its list of the dead: a page for hundreds.
+        # VACUUM frees space, but first needs one page for each few hundred nodes of the dead list.
         subprocess.run(["mount", "-o", "remount,size=6400k", small_disk], check=True)
         run(connection, "VACUUM items")
         report = check(connection)
@@ -216,14 +215,18 @@ def test_a_full_disk_ends_the_statement_only(new_cluster: Callable[..., Cluster]
 
 
 def fill_the_disk(connection: psycopg.Connection, step: int) -> None:
-    """Adds rows, `step` at a time, as long as there is room. Those of the last step are dead."""
+    """Adds rows, `step` in a statement, until the disk is full. The rows of the last statement are
+    dead.
+    """
     first = number(connection, "SELECT max(id) + 1 FROM items")
     for at in range(100):
         fill(connection, vectors(step, seed=1000 * step + at), first=first + step * at)
 
 
 def test_a_vacuum_without_room_loses_nothing(new_cluster: Callable[..., Cluster], small_disk: Path) -> None:
-    """It needs a page for its list of the dead, and there is none. The next one begins again."""
+    """VACUUM needs a page for the dead list, and there is none. The next VACUUM starts from the
+    beginning.
+    """
     cluster = new_cluster(autovacuum=False, fsync=False)
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         run(connection, f"CREATE TABLESPACE small LOCATION '{small_disk}'")
@@ -241,7 +244,7 @@ def test_a_vacuum_without_room_loses_nothing(new_cluster: Callable[..., Cluster]
                 run(connection, "VACUUM (INDEX_CLEANUP on) items")
             assert check(connection)["nodes"] == nodes
             assert everything(connection) == left
-        # The rows that came are not those that it was calibrated for.
+        # The index is not calibrated for the added rows.
         assert recall(connection) > 0.8
         subprocess.run(["mount", "-o", "remount,size=6400k", small_disk], check=True)
         run(connection, "VACUUM (INDEX_CLEANUP on) items")
@@ -275,7 +278,7 @@ HEADER_BYTES = 24
 
 
 def lost_pages(connection: psycopg.Connection, cluster: Cluster) -> int:
-    """Pages of the index that have a header and nothing else: no step has used them."""
+    """The number of pages of the index with a header and nothing else: no step has used them."""
     run(connection, "CHECKPOINT")
     file = cluster.data / str(value(connection, "SELECT pg_relation_filepath('items_embedding')"))
     content = file.read_bytes()
@@ -284,8 +287,8 @@ def lost_pages(connection: psycopg.Connection, cluster: Cluster) -> int:
 
 
 def test_vacuum_frees_pages_of_failed_insertions(new_cluster: Callable[..., Cluster], small_disk: Path) -> None:
-    """Each time the disk has room for one page more. A row takes it, and fails where its postings
-    need another one.
+    """The disk repeatedly has space for one page more. A row takes this page, and fails because its
+    postings need another one.
     """
     cluster, dim = new_cluster(autovacuum=False, fsync=False), 1000
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
@@ -296,7 +299,7 @@ def test_vacuum_frees_pages_of_failed_insertions(new_cluster: Callable[..., Clus
         rows = vectors(1000, seed=1, dim=dim)
 
         def insert(row: int) -> bool:
-            """Whether there was room for a row."""
+            """Adds a row. Returns whether there was space for it."""
             columns = ", ".join(str(row * by % 1009) for by in (1, 331, 757))
             try:
                 run(connection, f"INSERT INTO items VALUES ({row}, '{rows[row]}', {columns})")
@@ -313,7 +316,7 @@ def test_vacuum_frees_pages_of_failed_insertions(new_cluster: Callable[..., Clus
             while insert(row):
                 row += 1
             failures += 1
-        # Vacuum needs a page for its list of the dead.
+        # VACUUM needs a page for the dead list.
         subprocess.run(["mount", "-o", f"remount,size={size + (64 << 10)}", small_disk], check=True)
         before = ask(connection, "pagehop_check")
         run(connection, "VACUUM (INDEX_CLEANUP on) items")

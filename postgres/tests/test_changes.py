@@ -1,4 +1,4 @@
-"""Rows that come, change and go: what the index finds is what a scan of the table finds."""
+"""Inserted, changed and deleted rows: the index finds the same rows as a scan of the table."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_row_of_unchanged_vector_takes_no_more_room(connect: Connect) -> None:
     before = number(connection, "SELECT pg_relation_size('items_embedding')")
     for version in range(2):
         run(connection, f"UPDATE items SET note = 'version {version}'")
-        # The list has room for as many versions as there are rows.
+        # The pending list stays this long: it has room for as many versions as there are rows.
         assert number(connection, "SELECT pg_relation_size('items_embedding')") == before + 2 * 8192
         assert recall(connection) > 0.97
     run(connection, "VACUUM items")
@@ -71,7 +71,7 @@ def test_many_versions_of_a_row_make_no_new_node(connect: Connect) -> None:
     nodes = "SELECT nodes FROM pagehop_info('items_embedding')"
     for version in range(6):
         run(connection, f"UPDATE items SET note = 'version {version}' WHERE id < 100")
-        # A session that knows the list sees what came, and one that does not.
+        # A session that has read the pending list before and a new session find the same rows.
         assert everything(reader) == everything(connect()) == list(range(1000))
     assert number(connection, nodes) == 1000
     with connection.transaction(force_rollback=True):

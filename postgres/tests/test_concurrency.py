@@ -1,4 +1,4 @@
-"""Many sessions at once: writers, readers and vacuum, and one that is killed in the middle."""
+"""Many sessions at once: writers, readers and vacuum, and a backend that is killed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KILLS = int(os.environ.get("PAGEHOP_PG_KILLS", "2"))
 
 
 class Writer:
-    """Inserts, deletes and updates rows with ids of its own, and knows which of them there are."""
+    """Inserts, deletes and updates rows with ids of its own, and records which of them exist."""
 
     def __init__(self, number: int) -> None:
         self.first = 1_000_000 * number
@@ -46,7 +46,7 @@ class Writer:
         self.inserted = 0
         self.alive = set[int]()
         self.doubtful = set[int]()
-        """Rows of a statement that ended with its connection: committed or not."""
+        """Rows of a statement whose connection ended: they may be committed or not."""
 
     def step(self, connection: psycopg.Connection) -> None:
         draw = self.random.random()
@@ -73,7 +73,7 @@ class Writer:
 
 
 class Reader:
-    """Searches in one snapshot what a scan finds in the same snapshot."""
+    """Compares a search with a scan of the table in the same snapshot."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -96,7 +96,7 @@ class Reader:
 
 
 class Browser(Reader):
-    """Keeps a cursor open while everything changes, and takes all its rows."""
+    """Keeps a cursor open during changes, and reads all its rows."""
 
     def step(self, connection: psycopg.Connection) -> None:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
@@ -121,7 +121,7 @@ def vacuum(connection: psycopg.Connection) -> None:
 
 
 class Crowd:
-    """Threads, each with a connection of its own, and what went wrong in them."""
+    """Threads, each with its own connection, and their errors."""
 
     def __init__(self, cluster: Cluster, *, may_crash: bool = False) -> None:
         self.cluster, self.may_crash = cluster, may_crash
@@ -130,7 +130,7 @@ class Crowd:
 
     @contextlib.contextmanager
     def beside(self, steps: list[Step]) -> Iterator[None]:
-        """Takes each step over and over until the end of the block."""
+        """Repeats each step in a thread until the end of the block."""
         threads = [threading.Thread(target=self._take, args=(step, None)) for step in steps]
         for thread in threads:
             thread.start()
@@ -143,7 +143,7 @@ class Crowd:
         self.raise_failures()
 
     def take(self, steps: list[Step], count: int) -> list[threading.Thread]:
-        """Begins to take each step that number of times."""
+        """Starts a thread for each step, which repeats it `count` times."""
         threads = [threading.Thread(target=self._take, args=(step, count)) for step in steps]
         for thread in threads:
             thread.start()
@@ -168,7 +168,7 @@ class Crowd:
                 if self.failures:
                     break
             connection.close()
-        except BaseException as failure:  # it is raised in the test's own thread
+        except BaseException as failure:  # raised in the test's own thread
             self.failures.append(failure)
 
     def _connect(self) -> psycopg.Connection:
@@ -183,7 +183,9 @@ class Crowd:
 
 
 def assert_sound(cluster: Cluster, writers: list[Writer]) -> None:
-    """The table has what was committed, the index what the table has, and both are good."""
+    """Fails unless the table has the committed rows, the index has the table's rows, and its checks
+    pass.
+    """
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         rows = {*ids(connection, "SELECT id FROM items")}
         alive = set[int]().union(*(writer.alive for writer in writers))
@@ -199,9 +201,8 @@ def assert_sound(cluster: Cluster, writers: list[Writer]) -> None:
 
 @pytest.fixture
 def busy_cluster(new_cluster: Callable[..., Cluster]) -> Cluster:
-    """A cluster with an empty table, indexed twice."""
-    # No test here calibrates an index that changes all the time again, and the default recall
-    # relies on that.
+    """A cluster with an empty table that has two indexes."""
+    # The indexes here change all the time and are not calibrated again, so the slack is fixed.
     cluster = new_cluster(**{"autovacuum": False, "pagehop.slack": 0.2})
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         create(connection)
@@ -238,7 +239,7 @@ def test_a_killed_backend_takes_nothing_committed_with_it(busy_cluster: Cluster)
 
 
 def on_standby(step: Step) -> Step:
-    """The step, on a server whose replay may cancel it."""
+    """The same step for a server whose replay may cancel it."""
 
     def tolerant(connection: psycopg.Connection) -> None:
         try:
@@ -252,19 +253,21 @@ def on_standby(step: Step) -> Step:
 
 
 def assert_same(primary: Cluster, standby: Cluster) -> None:
-    """The standby's index is as good as the primary's, and gives the same answers."""
+    """Fails unless the standby's index passes the same checks and gives the same answers as the
+    primary's.
+    """
     primary.wait_for_replay(standby)
     answers = []
     for cluster in (primary, standby):
         with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
-            # A kill may leave the primary a block of zeros that no log record has.
+            # A kill may leave a block of zeros on the primary that no log record has.
             _, *checked = run(connection, "SELECT * FROM pagehop_check('items_embedding')")[0]
             answers.append((checked, everything(connection), [by_index(connection, query, 20) for query in QUERIES]))
     assert answers[0] == answers[1]
 
 
 def test_many_sessions_insert_at_once_through_kills(busy_cluster: Cluster) -> None:
-    """`PAGEHOP_PG_KILLS=100` kills that often. The index is checked after each, and a standby's."""
+    """`PAGEHOP_PG_KILLS=100` sets the number of kills. After each, both indexes are checked."""
     writers = [Writer(number) for number in range(1, 17)]
     with psycopg.connect(busy_cluster.dsn(), autocommit=True) as connection:
         fill(connection, vectors(1000, seed=1), first=-1000)
@@ -281,7 +284,7 @@ def test_many_sessions_insert_at_once_through_kills(busy_cluster: Cluster) -> No
         assert_sound(busy_cluster, writers)
         assert_same(busy_cluster, standby)
         if kill % 5 == 4:
-            # A table that only grows would have each vector dozens of times.
+            # Otherwise the table would grow until it had each vector dozens of times.
             with psycopg.connect(busy_cluster.dsn(), autocommit=True) as connection:
                 run(connection, "DELETE FROM items")
                 run(connection, "VACUUM items")
@@ -292,8 +295,8 @@ def test_many_sessions_insert_at_once_through_kills(busy_cluster: Cluster) -> No
 
 
 def kill_one_that_inserts(crowd: Crowd, writers: list[threading.Thread], rows: int = 700) -> None:
-    """SIGKILL to a backend in the middle of an insertion, once there are enough rows; the server
-    ends all others and recovers.
+    """Sends SIGKILL to a backend during an insertion, once the table has more than `rows` rows. The
+    server then ends all other sessions and recovers.
     """
     inserting = f"""SELECT pid FROM pg_stat_activity
         WHERE state = 'active' AND query LIKE 'INSERT%' AND (SELECT count(*) FROM items) > {rows}"""
@@ -307,8 +310,8 @@ def kill_one_that_inserts(crowd: Crowd, writers: list[threading.Thread], rows: i
 
 
 def test_writers_wait_for_each_other_and_none_forever(busy_cluster: Cluster) -> None:
-    """Transactions of many rows, some of which are undone, in two indexes of one table in any
-    order.
+    """Transactions of many rows, some of them rolled back, insert into two indexes of a table in
+    any order.
     """
     with psycopg.connect(busy_cluster.dsn(), autocommit=True) as connection:
         run(connection, "CREATE INDEX items_cosine ON items USING pagehop (embedding vector_cosine_ops)")

@@ -1,6 +1,4 @@
-"""What is done to indexes and tables as a whole: made, made again, moved, emptied, dropped,
-dumped.
-"""
+"""Statements on whole indexes and tables: create, rebuild, move, truncate, drop, dump."""
 
 from __future__ import annotations
 
@@ -38,9 +36,9 @@ INDEX = "INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops)"
 
 @pytest.fixture
 def connection(connect: Connect) -> psycopg.Connection:
-    """Connects to a database with 600 rows in an index that grew with them."""
+    """Connects to a database with an index that was filled with 600 rows by insertions."""
     made = connect()
-    # Some indexes here outgrow their calibration, on which the default relies.
+    # Some indexes here outgrow their calibration, so the slack is fixed.
     run(made, "SET pagehop.slack = 0.2")
     create(made)
     fill(made, vectors(600, seed=1))
@@ -49,8 +47,8 @@ def connection(connect: Connect) -> psycopg.Connection:
 
 @contextmanager
 def inserting(connection: psycopg.Connection, first: int) -> Iterator[tuple[list[int], threading.Thread]]:
-    """Inserts rows one by one during the block, in a thread; the ids of those that were committed
-    are in the list afterwards.
+    """Inserts rows one by one in a thread until the end of the block. The list then has the ids of
+    the committed rows.
     """
     rows, inserted, stop = vectors(20_000, seed=5), list[int](), threading.Event()
     failures = list[Exception]()
@@ -77,7 +75,7 @@ def inserting(connection: psycopg.Connection, first: int) -> Iterator[tuple[list
 
 
 def statement_of(connection: psycopg.Connection, statement: str) -> None:
-    """Makes an index, or makes it again."""
+    """Executes a statement that creates or rebuilds an index."""
     if statement.startswith("CREATE"):
         run(connection, "DROP INDEX items_embedding")
     run(connection, statement)
@@ -120,7 +118,7 @@ def test_rows_inserted_while_an_index_is_made_concurrently_are_in_it(
     fill(connection, vectors(3000, seed=2), first=10_000)
     with inserting(connect(), first=100_000) as (inserted, thread):
         statement_of(connection, statement)
-        # Some more go into the finished index.
+        # Some rows must go into the finished index.
         enough = len(inserted) + 50
         wait(lambda: len(inserted) >= enough or not thread.is_alive())
     assert everything(connection) == [*range(600), *range(10_000, 13_000), *inserted]
@@ -388,7 +386,7 @@ def test_a_read_only_server_refuses_to_make_an_index(cluster: Cluster, database:
 
 
 def test_a_column_that_no_longer_says_its_dimensions_keeps_its_index(connection: psycopg.Connection) -> None:
-    """PostgreSQL keeps the file of the index: the type is the same, but for its modifier."""
+    """PostgreSQL keeps the file of the index, because only the modifier of the type changes."""
     run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
     before = number(connection, "SELECT pg_relation_filenode('items_embedding')::int")
     rows = number(connection, "SELECT count(*) FROM items")

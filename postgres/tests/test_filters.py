@@ -1,4 +1,4 @@
-"""Filter columns: what the index finds, beside a plan that reads and sorts the table."""
+"""Filter columns: searches by the index, compared with plans that read and sort the table."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ COLUMNS = {
     "word": "varchar(20)",
     "key": "uuid",
 }
-"""Too many for one index: see `indexes`."""
+"""An index has at most seven filter columns, so tests use parts of these."""
 
 ROWS = 1500
 ORDERED = f"ORDER BY embedding <-> '{QUERIES[0]}' LIMIT 10"
 
 
 def cell(source: random.Random, kind: str) -> str:
-    """A value as SQL, sometimes NULL or at an end of the type."""
+    """A random value as SQL, sometimes NULL or a limit of the type."""
     number = source.randrange(-20, 20)
     if source.random() < 0.06:
         return "NULL"
@@ -65,8 +65,8 @@ def cell(source: random.Random, kind: str) -> str:
 
 
 def create(connection: psycopg.Connection, columns: dict[str, str]) -> None:
-    """A table with these columns and an index with those of them, both with rows from before
-    and after.
+    """Creates a table and an index with these columns. Some rows are older than the index, others
+    newer.
     """
     source = random.Random(5)
     declared = ", ".join(f"{name} {kind}" for name, kind in columns.items())
@@ -85,8 +85,8 @@ def create(connection: psycopg.Connection, columns: dict[str, str]) -> None:
 
 
 def compare(connection: psycopg.Connection, where: str, queries: int = 2, limit: int = 10) -> None:
-    """The nearest few by the index are those of the table, nearly; a scan to its end gives
-    every row.
+    """Compares the index with the table: it finds nearly all of the nearest rows, and a scan to its
+    end returns every row.
     """
     every = sorted(exactly(connection, where, QUERIES[0], 10**6))
     for query in QUERIES[:queries]:
@@ -118,7 +118,7 @@ def exactly(connection: psycopg.Connection, where: str, query: str, limit: int) 
 
 
 def of_type(name: str, kind: str) -> list[str]:
-    """Conditions on a column."""
+    """Conditions on a column of a type."""
     if kind == "uuid":
         literals = ["md5('3')::uuid", "md5('99')::uuid"]
     elif kind in {"text", "varchar(20)"}:
@@ -126,7 +126,7 @@ def of_type(name: str, kind: str) -> list[str]:
     elif kind == "bool":
         literals = ["true", "false"]
     elif kind.startswith("int"):
-        # Other types of the family, too.
+        # Literals of other types of the same operator family.
         literals = ["3", "-7::int2", "5::int8", "3000000000", "-9223372036854775808"]
     elif kind.startswith("float"):
         literals = ["'0.25'", "'NaN'", "'Infinity'", "'-Infinity'", "0::float8", "'0.1'::float4", "'0.1'::float8"]
@@ -164,7 +164,7 @@ def test_conditions_are_joined(connect: Connect) -> None:
         "tenant < ANY (ARRAY[-19, -18])",
     ]:
         compare(connection, where)
-    # What the index cannot test is left to the executor.
+    # The executor checks conditions that the index cannot.
     ordered = f"FROM items WHERE tenant = 3 AND id % 2 = 0 ORDER BY embedding <-> '{QUERIES[0]}'"
     with only_by_index(connection):
         plan = explain(connection, f"SELECT id {ordered}")
@@ -325,15 +325,15 @@ def test_conditions_that_the_index_does_not_take_are_tested_on_its_rows(connect:
         truth = exactly(connection, where, QUERIES[0], 10)
         assert len(nearest) == 10, where
         assert len(set(nearest) & set(truth)) >= 7, where
-    # Beside a condition that the index takes, others do not keep it from the index.
+    # The index is used for its condition, although another condition is left to the executor.
     with only_by_index(connection):
         plan = explain(connection, f"SELECT id FROM items WHERE flag AND tenant <> 3 {ORDERED}")
         assert "Index Cond: (flag = true)" in plan, plan
         assert "Filter: (tenant <> 3)" in plan, plan
-        # What nearly all rows meet costs nearly what a search without a condition costs.
+        # A condition that nearly all rows meet adds little to the cost of a search.
         assert hops("tenant <> 3") <= hops("true") * 1.2
         assert hops("flag AND tenant <> 3") <= hops("flag") * 1.3
-    # One column with several values is one condition: `= ANY`, on PostgreSQL 18 also with OR.
+    # A column with several values is one condition: `= ANY`, and on PostgreSQL 18 also OR.
     compare(connection, "tenant IN (3, 4)")
     if number(connection, "SELECT current_setting('server_version_num')::int") >= 180000:
         compare(connection, "tenant = 3 OR tenant = 4")

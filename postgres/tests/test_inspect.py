@@ -1,4 +1,6 @@
-"""What SQL says of an index: pagehop_info counts, pagehop_check reads every page."""
+"""The functions that describe an index: pagehop_info returns counts, pagehop_check reads every
+page.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ def ask(connection: psycopg.Connection, function: str, index: str = "items_embed
 
 
 def check(connection: psycopg.Connection, index: str = "items_embedding") -> dict[str, Any]:
-    """The row of pagehop_check, which must agree with pagehop_info, and every node must be
-    found over anchors.
+    """The row of pagehop_check. Fails unless it agrees with pagehop_info, and unless anchors lead
+    to every node.
     """
     report, info = ask(connection, "pagehop_check", index), ask(connection, "pagehop_info", index)
     for count in ["pages", "nodes", "dead_nodes", "free_slots"]:
@@ -156,13 +158,13 @@ def test_rows_can_be_added_after_a_check_in_the_same_transaction(connect: Connec
     fill(checker, vectors(200, seed=1))
     with checker.transaction():
         assert ask(checker, "pagehop_check")["nodes"] == 200
-        # The check gave its lock back at once, not at the end of the transaction.
+        # The check released its lock at once, not at the end of the transaction.
         fill(writer, vectors(10, seed=2), first=200)
         assert ask(checker, "pagehop_check")["nodes"] == 210
 
 
 def test_a_check_agrees_with_itself_while_rows_come_and_go(connect: Connect) -> None:
-    """It contradicts itself if the writers do not wait."""
+    """If writers did not wait for the check, its counts would disagree."""
     checker, writer = connect(), connect()
     create(checker)
     fill(checker, vectors(1500, seed=1))
@@ -171,7 +173,7 @@ def test_a_check_agrees_with_itself_while_rows_come_and_go(connect: Connect) -> 
 
     def write() -> None:
         for round_ in range(400):
-            # On a loaded machine the checks take longer than the rounds.
+            # On a loaded machine, the checks take longer than the rounds.
             if round_ >= 40 and checks > 3:
                 break
             fill(writer, vectors(25, seed=round_ + 2), first=2000 + 100 * round_)
@@ -242,9 +244,7 @@ def test_a_damaged_page_is_named(new_cluster: Callable[..., Cluster]) -> None:
 
 
 def damage(file: Path, page: int) -> None:
-    """Makes it a page of a kind that there is not: the byte behind PostgreSQL's header says
-    which it is.
-    """
+    """Sets the kind of a page, the byte after PostgreSQL's header, to one that does not exist."""
     with file.open("r+b") as pages:
         pages.seek(page * 8192 + 24)
         pages.write(b"\xff")
@@ -262,7 +262,7 @@ def test_a_replica_can_be_asked(new_cluster: Callable[..., Cluster]) -> None:
         fill(connection, vectors(300, seed=2), first=300)
         run(connection, "DELETE FROM items WHERE id < 200")
         run(connection, "VACUUM items")
-        # Whose commit takes to the replica what vacuum did.
+        # The commit of this row sends the vacuum's records to the replica.
         fill(connection, vectors(1, seed=3), first=600)
         cluster.wait_for_replay(replica)
         with psycopg.connect(replica.dsn(), autocommit=True) as other:

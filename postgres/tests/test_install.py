@@ -1,6 +1,4 @@
-"""Installing the extension and updating it: what an update leaves is what a new installation
-makes.
-"""
+"""Installing the extension and updating it: both give the same objects."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ ADDED_SINCE = re.compile(
 
 @pytest.fixture
 def made_up(server: Server) -> Iterator[str]:
-    """A version that never was: it lacks a function, and an update brings it."""
+    """A version that never existed: it lacks a function, which an update adds."""
     script = (CRATE / f"sql/pagehop--{CURRENT}.sql").read_text()
     files = {
         server.extension_folder / f"pagehop--{MADE_UP}.sql": ADDED_SINCE.sub("", script),
@@ -44,7 +42,7 @@ def made_up(server: Server) -> Iterator[str]:
 
 
 def objects(connection: psycopg.Connection) -> list[tuple[object, ...]]:
-    """All that belongs to the extension, each function with its definition and rights."""
+    """All objects of the extension, each function with its definition and rights."""
     return run(
         connection,
         """SELECT pg_describe_object(classid, objid, 0),
@@ -94,7 +92,8 @@ def test_a_session_loads_one_file_of_the_extension(connect: Connect, server: Ser
     try:
         for first, second in [("pagehop", other.stem), (other.stem, "pagehop")]:
             connection = connect()
-            # It waits for the library as a placeholder, and is no reason to refuse it.
+            # The setting is a placeholder until the library is loaded. This must not prevent the
+            # loading.
             run(connection, f"SET pagehop.recall = 0.9; LOAD '$libdir/{first}'")
             with pytest.raises(
                 psycopg.errors.ObjectNotInPrerequisiteState, match="loaded another file of the extension pagehop"

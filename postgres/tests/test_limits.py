@@ -1,5 +1,5 @@
-"""What a user's values and a session's plans may cost: arrays of any length, memory, remembered
-indexes, and pins.
+"""Limits on the cost of a user's values and a session's plans: long arrays, memory, remembered
+indexes, pins.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ROWS = 3000
 
 
 def filled(connection: psycopg.Connection, columns: str = "", values: str = "", rows: int = ROWS) -> None:
-    """A table; `columns` and their `values` by `id`."""
+    """Creates a table; `columns` are added to it, with `values` computed from `id`."""
     run(connection, f"CREATE TABLE items (id int PRIMARY KEY, embedding vector(24), note text{columns})")
     fill(connection, vectors(rows, seed=1))
     if values:
@@ -26,7 +26,7 @@ def filled(connection: psycopg.Connection, columns: str = "", values: str = "", 
 
 
 def partitioned(connection: psycopg.Connection, count: int) -> None:
-    """The same rows in a table of partitions, with an index on each."""
+    """The same rows in a partitioned table, with an index on each partition."""
     run(connection, "CREATE TABLE items (id int, embedding vector(24), note text) PARTITION BY HASH (id)")
     for at in range(count):
         of_part = f"FOR VALUES WITH (MODULUS {count}, REMAINDER {at})"
@@ -40,7 +40,7 @@ def nearest(query: str, table: str = "items") -> str:
 
 
 def blocks(connection: psycopg.Connection, query: str) -> int:
-    """Blocks of shared buffers that a query looks at, the second time."""
+    """Shared buffers that a query reads when it runs for the second time."""
     run(connection, query)
     [[plan]] = run(connection, f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {query}")
     top: dict[str, Any] = (plan if isinstance(plan, list) else json.loads(str(plan)))[0]["Plan"]
@@ -52,7 +52,7 @@ def test_conditions_on_long_arrays_are_met(connect: Connect, count: int) -> None
     connection = connect()
     filled(connection, ", tenant int, tags int[]", "tenant = id, tags = ARRAY[id, id + 1]")
     run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops, tenant, tags)")
-    # Beyond a hundred thousand values the executor tests the condition.
+    # With more than 100,000 values, the executor checks the condition.
     many = f"ARRAY(SELECT 7 * i FROM generate_series(0, {count}) i)"
     for condition in [f"tenant = ANY ({many})", f"tags && {many}", f"NOT tags && {many}"]:
         query = f"SELECT id FROM items WHERE {condition} ORDER BY embedding <-> '{QUERIES[0]}' LIMIT 20"
@@ -71,7 +71,7 @@ def test_rows_with_long_arrays_are_refused_early(connect: Connect) -> None:
     many = "(SELECT array_agg(i) FROM generate_series(1, 2000000) i)"
     with pytest.raises(errors.ProgramLimitExceeded, match="more than 512 different elements"):
         run(connection, f"UPDATE items SET tags = {many} WHERE id = 1")
-    # Elements that repeat count once.
+    # Repeated elements count once.
     same = "(SELECT array_agg(i % 500) FROM generate_series(1, 200000) i)"
     run(connection, f"UPDATE items SET tags = {same} WHERE id = 1")
     assert number(connection, "SELECT count(*) FROM pagehop_check('items_embedding')") == 1
@@ -90,7 +90,7 @@ def test_scans_are_complete_in_little_memory(connect: Connect) -> None:
             assert sorted(found) == list(range(rows))
             scanned = number(connection, "SELECT pages_read FROM pagehop_last_scan()")
             assert sorted(ids(connection, one)) == [7, 4007, 8007]
-        # A limit that the session sets ends the scan, also at eight times work_mem.
+        # A limit of the session ends the scan, also at eight times work_mem.
         run(connection, "SET pagehop.scan_mem_multiplier = 8")
         assert 0 < len(ids(connection, every)) < rows
         assert value(connection, "SELECT ended_by FROM pagehop_last_scan()") == "scan_mem_multiplier"
@@ -112,7 +112,8 @@ def test_partitions_are_searched_for_the_limit(connect: Connect) -> None:
             ids(connection, f"SELECT id FROM items ORDER BY embedding <-> '{QUERIES[0]}' LIMIT {rows}")
             hops[rows] = (alone, number(connection, "SELECT hops FROM pagehop_last_scan()"))
     assert hops[100][0] > 2 * hops[10][0]
-    # The last scan that began is of one partition, and searched for as many rows as one alone.
+    # The last scan is of one partition. It searches for the same number of rows as a query of that
+    # partition alone.
     assert hops[100][1] > 2 * hops[10][1] > 0
 
 
@@ -135,7 +136,7 @@ def test_a_recall_below_1_is_not_rounded_to_1(connect: Connect) -> None:
     connection.add_notice_handler(lambda diag: said.append(str(diag.message_primary)))
     with only_by_index(connection):
         assert len(ids(connection, nearest(QUERIES[0]))) == 10
-    # A recall that no search reaches is a warning. A recall of 1 is exact, without a warning.
+    # A recall that no search reaches gives a warning. A recall of 1 would be exact, without one.
     assert [text.partition(" is more than")[0] for text in said] == ["pagehop.recall = 0.99999994"]
 
 
@@ -146,7 +147,7 @@ def test_vacuum_says_that_memory_has_no_room_for_a_training(connect: Connect) ->
     run(connection, "CREATE TABLE items (id int, embedding vector(24), note text) WITH (autovacuum_enabled = off)")
     run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops)")
     fill(connection, vectors(600, seed=1))
-    # Up to 16,384 rows are trained in any memory.
+    # A training of up to 16,384 rows needs no more memory than is always allowed.
     for at in range(17):
         fill(connection, vectors(1000, seed=2 + at), first=1000 * (at + 1))
     assert value(connection, "SELECT wants_training FROM pagehop_info('items_embedding')") is True

@@ -1,6 +1,4 @@
-"""Rows of one statement, which wait and are added together: nothing shows it but the time that
-it takes.
-"""
+"""Rows of one statement wait and are added together. Apart from the time, nothing shows this."""
 
 from __future__ import annotations
 
@@ -30,13 +28,13 @@ from tests.test_bad_input import damage, without_checksums
 from tests.test_cancel import canceled
 from tests.test_inspect import ask, check
 
-# The second kind of index has a model that is kept: few rows wait for it.
+# An index over GROWN_ROWS rows keeps its model, so only a few rows of a statement wait for it.
 YOUNG_ROWS, GROWN_ROWS = 300, 17_000
 
 
 @pytest.fixture(params=[YOUNG_ROWS, GROWN_ROWS])
 def loaded(request: pytest.FixtureRequest, connect: Connect) -> tuple[psycopg.Connection, int]:
-    """A table with an index over as many rows, their ids from 0 on."""
+    """A table with an index over YOUNG_ROWS or GROWN_ROWS rows, whose ids begin at 0."""
     connection, rows = connect(), int(request.param)
     create(connection)
     run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
@@ -50,12 +48,12 @@ def test_a_load_into_an_empty_index_trains_it_once(connect: Connect) -> None:
     connection = connect()
     create(connection)
     fill(connection, vectors(5000, seed=1))
-    # Others wait for that, so it is with no more rows.
+    # Other sessions wait for a training, so it uses at most 4,096 rows.
     info = ask(connection, "pagehop_info")
     assert (info["trained_rows"], info["nodes"]) == (4096, 5000)
     assert check(connection)["nodes"] == 5000
     assert everything(connection) == list(range(5000))
-    # It is calibrated for the rows that trained it.
+    # The index is calibrated for the rows that trained it.
     assert recall(connection) > 0.96
     run(connection, "SET maintenance_work_mem = '1MB'")
     run(connection, "TRUNCATE items")
@@ -74,7 +72,7 @@ def test_a_statement_that_fails_adds_no_row_that_waits(loaded: tuple[psycopg.Con
             f"INSERT INTO items SELECT 200000 + n, '{QUERIES[0]}' FROM generate_series(-30, 30) n WHERE 1 / n < 2",
         )
     assert check(connection)["nodes"] == rows
-    # Rows that were added and rolled back are there until VACUUM, and no query sees them.
+    # Rows that were rolled back stay in the index until VACUUM, but no query sees them.
     run(connection, "BEGIN")
     fill(connection, vectors(200, seed=3), first=300_000)
     assert by_index(connection, vectors(200, seed=3)[0], 1) == [300_000]
@@ -99,7 +97,8 @@ def test_savepoints_keep_the_rows_of_what_they_keep(loaded: tuple[psycopg.Connec
             fill(connection, vectors(70, seed=5), first=300_000)
             raise psycopg.Rollback
     assert everything(connection) == [*range(rows), *range(100_000, 100_070), *range(200_000, 200_070)]
-    # The last row failed. Of those before it a grown index got the first 64, and a young one none.
+    # The last row failed. Of the rows before it, the grown index has the first 64, and the young
+    # one none.
     assert check(connection)["nodes"] == rows + 3 * 70 + (64 if rows == GROWN_ROWS else 0)
     run(connection, "VACUUM items")
     assert everything(connection) == [*range(rows), *range(100_000, 100_070), *range(200_000, 200_070)]
@@ -127,7 +126,9 @@ def test_a_canceled_load_leaves_an_index(loaded: tuple[psycopg.Connection, int])
 
 
 def test_statements_within_a_statement_see_its_rows(loaded: tuple[psycopg.Connection, int]) -> None:
-    """Triggers and functions: the oracle is a scan of the table at the same moment."""
+    """Triggers and functions search during the statement. The oracle is a scan of the table at that
+    moment.
+    """
     connection, rows = loaded
     run(
         connection,
@@ -152,7 +153,7 @@ def test_statements_within_a_statement_see_its_rows(loaded: tuple[psycopg.Connec
     )
     fresh = vectors(20, seed=2)
     values = ", ".join(f"({100_000 + at}, '{row}')" for at, row in enumerate(fresh))
-    # Each row searches for the one before it.
+    # Each row searches for the vector of the row before it.
     run(
         connection,
         f"INSERT INTO items SELECT id, embedding, look('select', lag(embedding, 1, embedding) OVER (ORDER BY id))"
@@ -197,12 +198,12 @@ def test_a_statement_that_survives_an_error_of_its_index_fails(new_cluster: Call
 
 
 def numbers(vector: str) -> list[float]:
-    """What pgvector's text says, as the rows are made."""
+    """The components of a vector, from pgvector's text, rounded like the texts of `vectors`."""
     return [round(float(part), 5) for part in vector.strip("[]").split(",")]
 
 
 def test_rows_that_on_conflict_takes_back_do_not_come_into_the_index(connect: Connect) -> None:
-    """Sessions insert the same ids, while vacuum frees the places of rows that lost."""
+    """Sessions insert the same ids, while vacuum frees the places of the rejected rows."""
     connection = connect()
     create(connection)
     run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
@@ -240,8 +241,9 @@ def test_rows_that_on_conflict_takes_back_do_not_come_into_the_index(connect: Co
     assert failed == []
     expected = [*range(600), *range(100_000, 100_100)]
     assert everything(connection) == expected
-    # A place that was given to another row would have the vector of the row before.
-    # Two ids may have the same vector: the sessions give each id another.
+    # If the place of a rejected row had another row, the index would have the rejected vector.
+    # Vectors are compared, not ids: each session has other vectors for the ids, so two ids may have
+    # the same one.
     there = {at: numbers(str(text)) for at, text in run(connection, "SELECT id, embedding::text FROM items")}
     present = [row for row in rows[::7] if numbers(row) in there.values()]
     assert len(present) > 40
@@ -312,7 +314,7 @@ def test_a_prepared_transaction_has_its_rows(new_cluster: Callable[..., Cluster]
 def test_a_cursor_that_a_statement_opened_before_sees_the_rows_that_it_adds(
     loaded: tuple[psycopg.Connection, int],
 ) -> None:
-    """No statement starts between the row and the FETCH."""
+    """No statement starts between the last insertion and the FETCH."""
     connection, rows = loaded
     run(
         connection,
@@ -324,7 +326,7 @@ def test_a_cursor_that_a_statement_opened_before_sees_the_rows_that_it_adds(
     for others in [["indexscan"], ["seqscan", "sort", "bitmapscan"]]:
         with connection.transaction(force_rollback=True):
             run(connection, ";".join(f"SET LOCAL enable_{plan} = off" for plan in others))
-            # The cursor is opened with the first row: its snapshot has the rows after it.
+            # The first row opens the cursor. Its snapshot has the rows that follow.
             added = run(
                 connection,
                 f"INSERT INTO items SELECT {rows} + n, '{QUERIES[0]}', CASE n WHEN 0 THEN opened()::text "

@@ -1,6 +1,4 @@
-"""The log records of an index, which the extension writes itself: replay gives the pages that
-were there.
-"""
+"""The extension's own log records for an index: replay gives the same pages."""
 
 from __future__ import annotations
 
@@ -20,11 +18,11 @@ KIND = ("vector_cosine_ops", "vector", "<=>")
 def test_replay_of_each_record_gives_the_page_that_there_was(
     new_cluster: Callable[..., Cluster], *, images: bool
 ) -> None:
-    """The server compares each page after each record with what the writer had, and stops where
-    they differ.
+    """After each record, the server compares the replayed page with the writer's, and stops if they
+    differ.
 
-    With images of whole pages after a checkpoint, and without: then all is replayed from what
-    changed.
+    With `images`, the log has whole pages after a checkpoint. Without them, every page is replayed
+    from its changes.
     """
     cluster = new_cluster(autovacuum=False, fsync=False, full_page_writes=images, wal_consistency_checking="all")
     operators, kind, operator = KIND
@@ -51,8 +49,8 @@ def test_replay_of_each_record_gives_the_page_that_there_was(
 
 
 def change_all(connection: psycopg.Connection) -> None:
-    """Every kind of record: inserts that train, duplicates, a rollback, versions, deletions,
-    vacuum.
+    """Produces every kind of record: insertions that train, duplicates, a rollback, new versions,
+    deletions, vacuum.
     """
     fill(connection, vectors(500, seed=2), first=300)
     fill(connection, vectors(20, seed=2) * 10, first=1000)
@@ -66,7 +64,9 @@ def change_all(connection: psycopg.Connection) -> None:
 
 
 def test_an_insertion_writes_few_records(connect: Connect) -> None:
-    """The node, its anchor, and some four back-links each; more where the index grows by a page."""
+    """An insertion logs its node, its anchor and about four back-links, and more if the index grows
+    by a page.
+    """
     connection = connect()
     create(connection)
     fill(connection, vectors(1000, seed=1))
@@ -76,13 +76,15 @@ def test_an_insertion_writes_few_records(connect: Connect) -> None:
     insert = "INSERT INTO items (id, embedding) SELECT id, embedding FROM fresh"
     plan = run(connection, f"EXPLAIN (ANALYZE, WAL, FORMAT json) {insert}")
     [[[explained]]] = cast(list[list[list[dict[str, dict[str, int]]]]], plan)
-    # The table's record and that of its primary key are two of them.
+    # Two of the records are those of the table and its primary key.
     assert explained["Plan"]["WAL Records"] / 200 < 2 + 9
     assert number(connection, "SELECT count(*) FROM items") == 1200
 
 
 def test_an_update_of_a_filter_column_writes_few_records(connect: Connect) -> None:
-    """A step for the node and its postings, and one for its anchor; a new page now and then."""
+    """An update logs one step for the node and its postings, one for its anchor, and sometimes a
+    new page.
+    """
     connection = connect()
     create(connection)
     run(connection, "ALTER TABLE items ADD price int")
@@ -95,7 +97,7 @@ def test_an_update_of_a_filter_column_writes_few_records(connect: Connect) -> No
     update = "UPDATE items SET price = price + 1 WHERE id % 5 = 0"
     plan = run(connection, f"EXPLAIN (ANALYZE, WAL, FORMAT json) {update}")
     [[[explained]]] = cast(list[list[list[dict[str, dict[str, int]]]]], plan)
-    # The table's record and that of its primary key are two of them.
+    # Two of the records are those of the table and its primary key.
     assert explained["Plan"]["WAL Records"] / 200 < 2 + 3
     assert number(connection, "SELECT nodes FROM pagehop_check('items_embedding')") == 1200
 
@@ -107,7 +109,7 @@ def test_an_index_that_is_not_logged_takes_rows(connect: Connect) -> None:
     logged = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint"
     before = number(connection, logged)
     fill(connection, vectors(400, seed=1))
-    # Some bytes say that the file grows; the rows of a logged index are a megabyte.
+    # Only the growth of the file is logged. The rows of a logged index would take a megabyte.
     assert number(connection, logged) - before < 100_000
     assert everything(connection) == list(range(400))
     assert number(connection, "SELECT nodes FROM pagehop_check('items_embedding')") == 400

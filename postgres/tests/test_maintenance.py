@@ -1,4 +1,4 @@
-"""What administrators do to tables and their indexes."""
+"""Maintenance of tables with an index: upgrades, vacuums, rewrites, concurrent builds."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def test_an_index_survives_pg_upgrade(new_cluster: Callable[..., Cluster], serve
         fill(connection, vectors(1500, seed=1))
         run(connection, "UPDATE items SET note = id % 10")
         run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops, note)")
-        # What the index has of commits: rows that wait for VACUUM, a calibration, an audit.
+        # The index has more than rows: dead rows that wait for VACUUM, a calibration and an audit.
         run(connection, "DELETE FROM items WHERE id % 7 = 0; SELECT * FROM pagehop_recall('items_embedding')")
         before, info = everything(connection), ask(connection, "pagehop_info")
-        # 17.12 gives columns an option that older releases of 18 refuse, and so do not upgrade to.
+        # 17.12 gives columns an option that older releases of 18 do not accept in an upgrade.
         run(connection, "SET allow_system_table_mods = on")
         run(connection, "UPDATE pg_attribute SET attoptions = NULL WHERE attoptions::text LIKE '%pg_attver=%'")
-    # From version 17 to 18, and from 18 to itself.
+    # From 17 to 18, and from 18 to 18.
     new_server = server if server.major >= 18 else install()
     install_extension(new_server)
     new = old.upgraded(new_server)
@@ -49,7 +49,7 @@ def test_an_index_survives_pg_upgrade(new_cluster: Callable[..., Cluster], serve
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_indexes_are_vacuumed_beside_others(connect: Connect, workers: int) -> None:
-    """Workers take the others: see test_vacuum.py."""
+    """Parallel workers vacuum other indexes, the leader Pagehop's: see test_vacuum.py."""
     connection = connect()
     create(connection)
     run(connection, "CREATE INDEX ON items (note)")
@@ -94,7 +94,7 @@ def test_a_vacuum_sleeps_as_its_cost_says(connect: Connect, parallel: int) -> No
         f" WHERE phase = 'vacuuming indexes' AND a.pid = {connection.info.backend_pid} AND wait_event = 'VacuumDelay'"
     )
     wait(lambda: number(watcher, sleeps) > 0)
-    # An insertion does not wait for a vacuum that sleeps.
+    # An insertion does not wait while a vacuum sleeps.
     run(watcher, "SET statement_timeout = '60s'")
     fill(watcher, vectors(5, seed=3), first=2000)
     run(watcher, f"SELECT pg_cancel_backend({connection.info.backend_pid})")
@@ -133,7 +133,7 @@ def test_a_table_that_is_written_again_keeps_its_index(connect: Connect, rewrite
     fill(connection, vectors(800, seed=1))
     run(connection, "DELETE FROM items WHERE id % 4 = 0")
     assert recall(connection) > 0.97
-    # What a session knows of the index must not outlive it.
+    # The other session keeps data about the index, which must not be used after the rewrite.
     assert recall(other) > 0.97
     run(connection, rewrite)
     for session in [connection, other]:
@@ -202,9 +202,8 @@ def test_an_index_moves_to_another_tablespace(connect: Connect, database: str) -
 
 
 def test_an_index_is_built_beside_writers(connect: Connect) -> None:
-    """CREATE INDEX CONCURRENTLY: aminsert adds the rows that came during the build.
-
-    ambulkdelete looks for them.
+    """CREATE INDEX CONCURRENTLY: ambulkdelete lists the rows in the index, and aminsert adds the
+    rows that came during the build.
     """
     connection, writer = connect(), connect()
     run(connection, f"CREATE TABLE items (id int PRIMARY KEY, embedding vector({DIM}), note text)")

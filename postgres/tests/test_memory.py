@@ -1,4 +1,6 @@
-"""Builds with little memory: any maintenance_work_mem makes an index as good, only more slowly."""
+"""Builds and scans with little memory: any maintenance_work_mem gives an equally good index, only
+later.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,14 @@ from devserver import Cluster
 from tests.items import DIM, KINDS, Connect, create, everything, fill, ids, number, recall, run, vectors
 from tests.test_inspect import ask, check
 
-# Beyond the rows that are always connected at once, whose codes are put aside in the least memory.
+# More rows than the 16,384 that are always connected at once. With the least memory, the codes of
+# the others are put aside.
 ROWS = 18_000
 AT_ONCE = 16_384
 
 
 def notices(connection: psycopg.Connection) -> list[str]:
-    """Where the notices that the connection gets will be."""
+    """A list to which the notices of the connection are added."""
     said: list[str] = []
     connection.add_notice_handler(
         lambda notice: said.append(f"{notice.message_primary}\n{notice.message_detail}\n{notice.message_hint}")
@@ -31,10 +34,10 @@ def notices(connection: psycopg.Connection) -> list[str]:
 
 
 def scatter(connection: psycopg.Connection, rows: int, kind: str = "vector", dim: int = DIM) -> None:
-    """A table of vectors around centers that come one after the other, and no index."""
+    """Creates a table without an index. Its vectors lie around centers, in the order of ids."""
     run(connection, f"CREATE TABLE items (id int PRIMARY KEY, embedding {kind}({dim}), note text)")
     run(connection, "SELECT setseed(0.5)")
-    # Every row's components follow from its id: the center from the stretch it lies in.
+    # The center of a row follows from its id: it moves along a curve through the table.
     run(
         connection,
         "INSERT INTO items SELECT id,"
@@ -44,7 +47,7 @@ def scatter(connection: psycopg.Connection, rows: int, kind: str = "vector", dim
 
 
 def queries(connection: psycopg.Connection, apart: int = 701) -> list[str]:
-    """Vectors of the table, one in `apart`."""
+    """Vectors of the table, one of every `apart`."""
     rows = run(connection, f"SELECT embedding FROM items WHERE id % {apart} = 3 ORDER BY id")
     return [str(row[0]) for row in rows]
 
@@ -95,8 +98,8 @@ def test_the_memory_that_is_asked_for_is_enough(connect: Connect) -> None:
 
 
 def test_a_long_row_fits_wherever_it_is(connect: Connect) -> None:
-    """Under the inner product a row may be longer than those that the graph is built over: here up
-    to 200 times as long as most.
+    """Under the inner product, a row may be longer than the rows that the graph is built over, here
+    up to 200 times as long as most.
     """
     connection = connect()
     run(connection, "SET maintenance_work_mem = '1MB'")
@@ -121,14 +124,14 @@ def test_equal_vectors_share_nodes(connect: Connect) -> None:
     )
     build(connection)
     report = check(connection)
-    # Those that were added one by one.
+    # Among the rows that were added one by one, equal vectors share nodes.
     assert AT_ONCE <= report["nodes"] < ROWS
     assert everything(connection) == list(range(1, ROWS + 1))
 
 
 def test_rows_in_files_are_read_when_they_all_fit_the_graph(connect: Connect) -> None:
-    """More dimensions: the vectors do not fit beside the graph, and are in temporary files
-    during the build.
+    """With 1,024 dimensions, the vectors do not fit in memory beside the graph, and are in
+    temporary files.
     """
     connection = connect()
     said = notices(connection)
@@ -147,8 +150,8 @@ def test_rows_in_files_are_read_when_they_all_fit_the_graph(connect: Connect) ->
 
 @contextmanager
 def processes_limited_to(address_space: int) -> Iterator[None]:
-    """Processes that start during the build get no more memory, as where nothing is
-    overcommitted.
+    """Limits the address space of processes that start in the block, as on a system without
+    overcommit.
     """
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (address_space, before[1]))
@@ -159,13 +162,13 @@ def processes_limited_to(address_space: int) -> Iterator[None]:
 
 
 def test_memory_that_the_system_does_not_give_is_an_error(new_cluster: Callable[..., Cluster]) -> None:
-    """Not the end of the server, as it is where Rust's own allocation fails."""
+    """The statement fails. An allocation that fails in Rust itself would end the server."""
     cluster = new_cluster(autovacuum=False, fsync=False, maintenance_work_mem="1GB", max_parallel_maintenance_workers=0)
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         scatter(connection, 8000, dim=500)
         status = Path(f"/proc/{connection.info.backend_pid}/status").read_text()
     [used] = re.findall(r"VmSize:\s*(\d+) kB", status)
-    # Not enough for the rows; enough for the rows, which take 16 MB, but not for the graph.
+    # 6 MB are too little for the rows. 32 MB hold the rows, which take 16 MB, but not the graph.
     for room in [6, 32]:
         cluster.stop()
         with processes_limited_to(int(used) * 1024 + (room << 20)):
@@ -191,18 +194,16 @@ SCANS = {
 
 
 def test_memory_that_a_scan_does_not_get_is_an_error(new_cluster: Callable[..., Cluster]) -> None:
-    """Not the end of the server: a scan takes as much as `work_mem` says, and the system may not
-    have it.
-    """
+    """The statement fails: a scan may take as much as `work_mem`, and the system may have less."""
     cluster, rows = new_cluster(autovacuum=False, fsync=False, work_mem="2GB"), 24_000
 
     def nearest(connection: psycopg.Connection, query: str, setting: str, where: str) -> str:
-        """A query that a session has asked for ten rows, for all."""
+        """A query for all rows, after the session has run the same query for ten rows."""
         run(connection, f"SET pagehop.scan_order = relaxed_order; {setting}")
         run(connection, "SET enable_seqscan = off; SET enable_sort = off; SET enable_bitmapscan = off")
         ordered = f"SELECT id FROM items WHERE {where} ORDER BY embedding <-> '{query}'"
         assert len(ids(connection, f"{ordered} LIMIT 10")) == 10
-        # Neither the executor nor the client keeps rows.
+        # With OFFSET 0 and count, neither the executor nor the client stores rows.
         return f"SELECT count(*) FROM ({ordered} OFFSET 0) found"
 
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
@@ -248,7 +249,8 @@ def test_memory_that_a_training_does_not_get_is_an_error(new_cluster: Callable[.
         status = Path(f"/proc/{connection.info.backend_pid}/status").read_text()
     [used] = re.findall(r"VmSize:\s*(\d+) kB", status)
     refused = 0
-    # Not enough for the rows; enough for them, which take 8 MB, but not for the graph.
+    # 6 MB are too little for the rows. The others hold the rows, which take 8 MB, but not the
+    # graph.
     for room in [6, 10, 14, 18]:
         cluster.stop()
         with processes_limited_to(int(used) * 1024 + (room << 20)):
@@ -282,7 +284,7 @@ def test_an_empty_table_and_a_single_row(connect: Connect) -> None:
 
 
 def test_a_crash_after_a_build_in_little_memory_loses_nothing(new_cluster: Callable[..., Cluster]) -> None:
-    """Rows that are added one by one are not logged one by one, but all at once."""
+    """The build does not log rows that it adds one by one. It logs the whole index at its end."""
     cluster = new_cluster(autovacuum=False, fsync=False, wal_consistency_checking="all")
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         scatter(connection, ROWS)

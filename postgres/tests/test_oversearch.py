@@ -1,5 +1,5 @@
-"""What a scan for a recall finds, and what it costs beyond the hops that this needs, with and
-without a condition on a column that is not in the index.
+"""Recall of scans for a requested recall, and their hops compared with the least that this recall
+needs, with and without a condition on a column outside of the index.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ import pytest
 
 from tests.items import Connect, by_scan, fill, ids, number, only_by_index, run, vectors
 
-# As many as a calibration for 1,000 rows needs. A scan takes as many where 1 of 100 meets a
-# condition.
+# A calibration for k = 1,000 needs this number of rows. A scan for ten rows visits about 1,000 if 1
+# of 100 rows meets its condition.
 ROWS = 10_000
 QUERIES = vectors(150, seed=77)
-# Settings of which the cheapest is taken for what is needed.
+# The settings to compare with. The cheapest one that reaches a recall gives the needed hops.
 SLACKS = [0.0, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3]
 LISTS = [10, 14, 20, 40]
-# Most hops of a scan, over those of the cheapest setting that finds at least what was asked for.
+# Most hops of a scan, divided by those of the cheapest setting that reaches the requested recall.
 RATIO_MAX = 1.15
-# Most that is found less than was asked for.
+# Most by which the recall may be below the requested one.
 MISSED_MAX = 0.01
 
 
 def measured(connection: psycopg.Connection, where: str, truth: list[set[int]]) -> tuple[float, float]:
-    """Recall and mean hops of the queries."""
+    """Recall and mean hops of all queries."""
     found = hops = 0
     for query, nearest in zip(QUERIES, truth, strict=True):
         rows = ids(connection, f"SELECT id FROM items WHERE {where} ORDER BY embedding <-> '{query}' LIMIT 10")
@@ -49,7 +49,7 @@ def test_a_recall_is_found_in_few_hops_more_than_it_needs(connect: Connect, shar
             run(connection, f"SET LOCAL pagehop.recall = {recall}")
             asked[recall] = measured(connection, where, truth)
         settings = []
-        # For some dozens of rows and more only the slack counts.
+        # If a search visits dozens of rows or more, only the slack matters, and one list is enough.
         for slack, candidates in itertools.product(SLACKS, LISTS if share > 0.1 else LISTS[-1:]):
             run(connection, f"SET LOCAL pagehop.slack = {slack}; SET LOCAL pagehop.search_list = {candidates}")
             settings.append(measured(connection, where, truth))

@@ -1,5 +1,5 @@
-"""Places of rows in the table (`ctid`): whatever reads them from an ordered scan gets those of the
-rows, and the rows are still in order.
+"""Places of rows in the table (`ctid`): everything that reads them from an ordered scan gets the
+right ones, and the rows are still in order.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.test_maintenance import wait
 
 ROWS = 3000
 QUERY = QUERIES[0]
-# A condition on ctid alone would be a scan by place.
+# Otherwise, a condition on ctid alone would be planned as a TID scan.
 BY_INDEX = "SET LOCAL enable_tidscan = off"
 
 
@@ -42,7 +42,8 @@ def connection(connect: Connect) -> psycopg.Connection:
     run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
     fill(connection, vectors(ROWS, seed=1))
     run(connection, "REINDEX INDEX items_embedding")
-    # The same list for all: scans of one statement differ by what reads their places alone.
+    # All scans have the same list, so the scans of a statement differ only in the reading of
+    # places.
     run(connection, "SET pagehop.search_list = 200")
     return connection
 
@@ -107,7 +108,7 @@ def test_rows_are_changed_by_their_places(connection: psycopg.Connection) -> Non
 def test_a_row_that_was_changed_while_its_lock_was_awaited_has_places(
     connect: Connect, connection: psycopg.Connection
 ) -> None:
-    """PostgreSQL runs the subquery again then, in no plan that it shows."""
+    """PostgreSQL then runs the subquery again, by a plan that EXPLAIN does not show."""
     places = {row[0]: row[1] for row in run(connection, "SELECT id, ctid::text FROM items")}
     near = "SELECT n.id, n.ctid FROM items n ORDER BY n.embedding <-> i.embedding LIMIT 9"
     listed = f"SELECT array_agg(near.id || ' ' || near.ctid) FROM ({near}) near"
@@ -130,8 +131,8 @@ def test_a_row_that_was_changed_while_its_lock_was_awaited_has_places(
 
 @pytest.mark.parametrize(("first", "then"), [("relaxed_order", "strict_order"), ("strict_order", "relaxed_order")])
 def test_a_kept_plan_locks_the_rows_in_either_order(connection: psycopg.Connection, first: str, then: str) -> None:
-    """Rows that the executor put in order itself had the place of no block. To lock one there made
-    the table a block longer.
+    """Rows that the executor put in order once had an invalid block as their place. Locking one
+    extended the table by a block.
     """
     run(connection, "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_sort = off")
     run(connection, f"SET pagehop.scan_order = {first}")
@@ -176,7 +177,7 @@ def test_a_loop_of_plpgsql_changes_the_row_that_it_is_at(connection: psycopg.Con
 
 
 def test_a_cursor_gives_the_rows_of_a_statement(connection: psycopg.Connection) -> None:
-    """Its rows are put in order by other means, as it may be asked where they are."""
+    """A cursor may be asked for the place of its row, so its rows are ordered in another way."""
     run(connection, "DELETE FROM items WHERE id % 7 = 0")
     for query in QUERIES[:5]:
         with only_by_index(connection):
@@ -187,7 +188,7 @@ def test_a_cursor_gives_the_rows_of_a_statement(connection: psycopg.Connection) 
             for count in [1, 9, 40, 200, 5000]:
                 fetched += run(connection, f"FETCH {count} FROM c")
             assert run(connection, "FETCH 1 FROM c") == []
-            # Rows that are equally far come in any order.
+            # Rows at equal distances come in any order.
             assert [row[1] for row in fetched] == [row[1] for row in whole]
             assert sorted(map(str, fetched)) == sorted(map(str, whole))
             run(connection, RELAXED)
@@ -205,7 +206,7 @@ def test_expressions_and_other_metrics_have_places(
     truth = {row[0]: row[1] for row in run(connection, "SELECT id, ctid::text FROM items")}
     distance = f"n.{column} {operator} i.{column}"
     with only_by_index(connection):
-        # A join asks for the order again, for each row.
+        # A join starts the ordered scan again for each row.
         near = f"SELECT n.id, n.ctid::text AS place, {distance} AS distance FROM items n ORDER BY {distance} LIMIT 5"
         statement = f"SELECT i.id, near.* FROM items i, LATERAL ({near}) near WHERE i.id < 20"
         assert "Index Scan using near" in explain(connection, statement)

@@ -1,4 +1,4 @@
-"""When the planner takes the index, and when it had better not."""
+"""The cases in which the planner takes the index, and those in which it should not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def filled(connection: psycopg.Connection, rows: int) -> psycopg.Connection:
 
 @pytest.fixture(scope="module")
 def connection(cluster: Cluster) -> Iterator[psycopg.Connection]:
-    """Connects to a database with a table of 3,000 rows that was analyzed and does not change."""
+    """Connects to a database with an analyzed table of 3,000 rows, which does not change."""
     cluster.psql("CREATE DATABASE planner")
     with psycopg.connect(cluster.dsn("planner"), autocommit=True) as connection:
         yield filled(connection, 3000)

@@ -1,5 +1,5 @@
-"""Builds of more rows than maintenance_work_mem holds: they put codes aside in temporary files, and
-leave none, however they end.
+"""Builds of more rows than maintenance_work_mem holds: they put codes aside in temporary files,
+which are removed after a success and after every failure.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.test_memory import notices, queries, scatter
 __all__ = ["small_disk"]
 
 ROWS = 24_000
-# The phases of such a build, in their order; those of each partition come again for the next.
+# The phases of such a build in order. Phases of a partition repeat for the next one.
 PHASES = [
     "scanning table",
     "surveying rows",
@@ -45,14 +45,16 @@ PHASES = [
     "calibrating: finding true neighbors",
     "calibrating: searching",
 ]
-# Phases that a test must see, each of which it tries twice to see. On a busy machine a short phase
-# may begin and end between two looks.
+# Least number of phases that a test must observe; it tries twice for each. On a busy machine, a
+# short phase may begin and end between two looks.
 SEEN_MIN = 5
 INDEX = "CREATE INDEX items_embedding ON items USING pagehop (embedding {})"
 
 
 def least(connection: psycopg.Connection, sql: str = INDEX.format("vector_l2_ops")) -> str:
-    """The least maintenance_work_mem for all rows, as the notice names it; sets it."""
+    """Sets the least maintenance_work_mem for all rows, and returns its MB. A notice of a smaller
+    build names it.
+    """
     said = notices(connection)
     run(connection, "SET maintenance_work_mem = '1MB'; BEGIN")
     run(connection, sql)
@@ -63,7 +65,7 @@ def least(connection: psycopg.Connection, sql: str = INDEX.format("vector_l2_ops
 
 
 def put_aside(connection: psycopg.Connection, sql: str) -> int:
-    """Runs a statement; the number of its temporary files."""
+    """Runs a statement. Returns the number of its temporary files."""
     said = notices(connection)
     run(connection, "SET log_temp_files = 0; SET client_min_messages = log")
     run(connection, sql)
@@ -76,7 +78,7 @@ def test_an_index_of_rows_put_aside_is_as_good(connect: Connect, operators: str,
     connection = connect()
     scatter(connection, ROWS, kind)
     sql = INDEX.format(operators)
-    # The same search in both: a recall has other settings in each.
+    # Both indexes are searched with the same setting: a recall would be calibrated differently.
     run(connection, "SET pagehop.search_list = 40")
     found, pages = {}, {}
     for memory in [least(connection, sql), "256"]:
@@ -85,7 +87,7 @@ def test_an_index_of_rows_put_aside_is_as_good(connect: Connect, operators: str,
         assert (put_aside(connection, sql) > 4) == (memory != "256")
         assert not any("no longer fits" in line for line in said)
         assert_no_temporary_files(connection)
-        # Of 35 queries two equal indexes may find .02 more or less.
+        # With 35 queries, the recall of two equally good indexes may differ by .02.
         found[memory] = recall(connection, queries(connection, apart=97), operator)
         pages[memory] = number(connection, "SELECT pg_relation_size('items_embedding')")
         report = check(connection)
@@ -100,7 +102,7 @@ def test_an_index_of_rows_put_aside_is_as_good(connect: Connect, operators: str,
 
 
 def test_what_is_indexed_is_what_the_index_says(connect: Connect) -> None:
-    """NULLs, equal vectors, filter columns and a condition; concurrently and again."""
+    """NULLs, equal vectors, filter columns and a condition, built concurrently and rebuilt."""
     connection = connect()
     scatter(connection, ROWS + 6000)
     run(connection, "ALTER TABLE items ADD topic int, ADD price float8")
@@ -111,7 +113,7 @@ def test_what_is_indexed_is_what_the_index_says(connect: Connect) -> None:
     where = "id % 11 <> 5"
     sql = f"items_embedding ON items USING pagehop (embedding vector_l2_ops, topic, price) WHERE {where}"
     enough = least(connection, f"CREATE INDEX {sql}")
-    # The table has grown by its dead rows, and the index has not.
+    # The table still contains dead rows, which the index does not get.
     assert put_aside(connection, f"CREATE INDEX CONCURRENTLY {sql}") > 4
     asked = [query for query in queries(connection) if query != "None"][:15]
     expected = number(connection, f"SELECT count(*) FROM items WHERE embedding IS NOT NULL AND {where}")
@@ -129,8 +131,8 @@ def test_what_is_indexed_is_what_the_index_says(connect: Connect) -> None:
 
 
 def test_rows_too_close_together_for_a_partition(connect: Connect) -> None:
-    """Rows that differ in their last bits are in one cell, and may be more than fit: then the error
-    names what will do, and that does.
+    """Rows that differ in their last bits are in the same cell, which may exceed the memory. The
+    error then names a sufficient setting, with which the build succeeds.
     """
     connection = connect()
     run(connection, f"CREATE TABLE items (id int PRIMARY KEY, embedding vector({DIM}))")
@@ -150,7 +152,7 @@ def test_rows_too_close_together_for_a_partition(connect: Connect) -> None:
 
 
 def building(connection: psycopg.Connection, sql: str) -> tuple[threading.Thread, list[psycopg.Error]]:
-    """Runs a statement beside the test. If it fails, its error is in the list once it has ended."""
+    """Runs a statement beside the test. After its end, the list has its error, if it failed."""
     failed: list[psycopg.Error] = []
 
     def build() -> None:
@@ -165,8 +167,8 @@ def building(connection: psycopg.Connection, sql: str) -> tuple[threading.Thread
 
 
 def comes_to(other: psycopg.Connection, process: int, phase: str, thread: threading.Thread, then: str = "true") -> bool:
-    """Waits until a build is in a phase, and computes `then` at once; false if it ended before it
-    was seen there.
+    """Waits until a build is in a phase, and evaluates `then` in the same statement. Returns false
+    if the build ended before it was observed in that phase.
     """
     in_phase = f"SELECT {then} FROM pg_stat_progress_create_index WHERE pid = {process} AND phase LIKE '%: {phase}'"
     while thread.is_alive():
@@ -190,7 +192,7 @@ def test_progress_and_a_cancel_in_every_phase(connect: Connect) -> None:
         thread.join()
         assert_no_temporary_files(other)
         if is_asked and not failed:
-            # A build that is asked in one of its last phases may be over before it looks again.
+            # In one of its last phases, a build may end before it checks for the request.
             assert phase in PHASES[-2:], f"{phase}: the build went on to its end"
             continue
         assert [type(error) for error in failed] == [errors.QueryCanceled] * is_asked, (phase, failed)
@@ -226,7 +228,7 @@ def test_a_server_that_dies_in_any_phase_has_no_temporary_files_when_it_is_back(
                     else:
                         os.kill(process, signal.SIGKILL)
                     with suppress(psycopg.OperationalError):
-                        # The server ends every session before it recovers.
+                        # The server ends all sessions before it recovers.
                         wait(lambda: number(other, "SELECT 1") == 0)
             thread.join()
         assert all(phase in died and isinstance(error, psycopg.OperationalError) for error in failed), failed
@@ -244,7 +246,7 @@ def test_a_server_that_dies_in_any_phase_has_no_temporary_files_when_it_is_back(
 
 
 def back(cluster: Cluster) -> psycopg.Connection:
-    """A connection to a server that a dying backend took down, once it is back."""
+    """A new connection, once the server has recovered from a killed backend."""
     for _ in range(600):
         with suppress(psycopg.OperationalError):
             connection = psycopg.connect(cluster.dsn(), autocommit=True)
@@ -281,7 +283,8 @@ def test_a_disk_without_room_for_temporary_files(new_cluster: Callable[..., Clus
             os.chown(folder, small_disk.stat().st_uid, small_disk.stat().st_gid)
             run(connection, f"CREATE TABLESPACE {name} LOCATION '{folder}'")
         sql = INDEX.format("vector_l2_ops")
-        # The space is known before, in one place and in two on one disk.
+        # The build compares the free space with its need before it writes, in one tablespace and in
+        # two on one disk.
         for spaces in ["one", "one, two"]:
             run(connection, f"SET temp_tablespaces = {spaces}; SET maintenance_work_mem = '{enough}MB'")
             assert number(connection, "SELECT count(*) FROM items") == ROWS
@@ -300,10 +303,11 @@ def test_a_disk_without_room_for_temporary_files(new_cluster: Callable[..., Clus
 def test_the_memory_of_a_build_is_kept(
     new_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch, rows: int, dim: int
 ) -> None:
-    """What the backend has for itself, at its peak. With many dimensions, the rows that a model is
-    trained on are most of it.
+    """The peak of the backend's private memory. With many dimensions, most of it is the sample that
+    trains the model.
     """
-    # What threads free is for all of them. With an arena for each, the peak is a matter of chance.
+    # With one arena, all threads reuse freed memory. With an arena per thread, the peak would
+    # depend on chance.
     monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
     cluster = new_cluster(autovacuum=False, fsync=False)
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
@@ -314,7 +318,7 @@ def test_the_memory_of_a_build_is_kept(
             run(connection, f"CREATE TABLE items (id int PRIMARY KEY, embedding vector({dim}))")
             one = f"SELECT array_agg(sin(id * (d + 0.5)) ORDER BY d)::vector FROM generate_series(1, {dim}) d"
             run(connection, f"INSERT INTO items SELECT id, ({one}) FROM generate_series(1, {rows}) id")
-            # No notice names the least for so few rows.
+            # For few rows there is no notice that names the least memory.
             enough = 44
             run(connection, f"SET maintenance_work_mem = '{enough}MB'")
         process = connection.info.backend_pid
@@ -327,11 +331,11 @@ def test_the_memory_of_a_build_is_kept(
         assert failed == []
         assert check(connection)["nodes"] == rows
     used = (peak - before) >> 20
-    # The vectors of all rows would be five and a half more, or 35.
+    # The vectors of all rows would take 5.5 MB more, or 35 MB.
     assert used < enough + 5, f"{used} MB of memory, maintenance_work_mem is {enough} MB"
 
 
 def private_bytes(process: int) -> int:
-    """Memory of a process that is neither shared nor of a file."""
+    """Bytes of a process's memory that are neither shared nor backed by a file."""
     status = Path(f"/proc/{process}/status").read_text()
     return int(status.split("RssAnon:")[1].split()[0]) << 10

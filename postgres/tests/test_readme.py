@@ -1,4 +1,4 @@
-"""Every block of SQL in the documents that are executed, run in psql as it stands there."""
+"""Runs every block of SQL in the executed documents in psql, without changes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Recall as a setting: calibrated by the build or on demand, met by queries that were never
-seen, audited.
+"""Recall as a setting: calibrated by the build or on request, reached by new queries, measured by
+audits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NEAREST = f"SELECT id FROM items ORDER BY embedding <-> '{QUERIES[0]}' LIMIT 10"
 
 
 def built(connection: psycopg.Connection, rows: int) -> None:
-    """A table with an index, which no autovacuum calibrates between two statements of a test."""
+    """Creates a table with an index, which no autovacuum calibrates during a test."""
     run(connection, "CREATE TABLE items (id int PRIMARY KEY, embedding vector(24), note text)")
     run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
     fill(connection, vectors(rows, seed=1))
@@ -61,8 +61,8 @@ def test_what_is_asked_for_is_found(connect: Connect) -> None:
 def test_threads_and_one_thread_calibrate_alike(connect: Connect) -> None:
     connection = connect()
     found = []
-    # Without workers one thread calibrates. With 40 MB, too: a copy of the index has no room beside
-    # 8,000 queries.
+    # Without workers, one thread calibrates; with 40 MB, too, because a copy of the index does not
+    # fit beside 8,000 queries.
     for workers, memory in [(0, "64MB"), (2, "64MB"), (2, "40MB")]:
         run(connection, "DROP TABLE IF EXISTS items")
         run(connection, f"SET max_parallel_maintenance_workers = {workers}")
@@ -92,7 +92,7 @@ def test_who_asks_for_nothing_gets_a_recall(connect: Connect) -> None:
     assert hops() == unasked
     run(connection, "RESET pagehop.recall; SET pagehop.slack = 0.2")
     assert hops() != unasked
-    # An index that was never calibrated has a fixed slack.
+    # An index without a calibration uses a fixed slack.
     run(connection, "RESET pagehop.slack; TRUNCATE items")
     fill(connection, vectors(900, seed=1))
     assert number(connection, CALIBRATED) == 0
@@ -186,7 +186,7 @@ def test_info_says_which_recall_is_likely(connect: Connect) -> None:
 
 
 def test_info_says_which_recall_is_likely_before_anything_was_measured(connect: Connect) -> None:
-    """At most what searches find."""
+    """The likely recall is at most the measured one."""
     connection = connect()
     create(connection)
     run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
@@ -201,7 +201,7 @@ def test_info_says_which_recall_is_likely_before_anything_was_measured(connect: 
         assert isinstance(said, float)
         assert least < said < most
         with connection.transaction():
-            # Who may not write leaves no audit.
+            # A read-only transaction stores no audit.
             run(connection, "SET TRANSACTION READ ONLY")
             found = value(connection, "SELECT recall FROM pagehop_recall('items_embedding')")
         assert isinstance(found, float)
@@ -232,13 +232,13 @@ def test_certainty_takes_a_look_at_every_row(connect: Connect) -> None:
     run(connection, "SET pagehop.recall = 0.9")
     run(connection, f"PREPARE nearest AS {NEAREST}; SET plan_cache_mode = force_generic_plan; EXECUTE nearest")
     run(connection, "SET pagehop.recall = 1")
-    # The plan that was kept is made again.
+    # The cached plan is planned again.
     assert "Seq Scan" in explain(connection, "EXECUTE nearest")
     assert ids(connection, "EXECUTE nearest") == by_scan(connection, QUERIES[0])
 
 
 def around_zero(source: random.Random, radius: float) -> str:
-    """A random point at this distance from zero, as pgvector reads it."""
+    """A random point at a distance of `radius` from zero, in pgvector's format."""
     point = [source.gauss(0, 1) for _ in range(DIM)]
     return "[" + ",".join(f"{x * radius / math.hypot(*point):.7f}" for x in point) + "]"
 
@@ -249,8 +249,8 @@ def along_a_line(at: float) -> str:
 
 def test_a_recall_out_of_reach_is_one_warning(connect: Connect) -> None:
     connection = connect()
-    # A rough sphere, and queries near its center: only a search that visits all rows finds the ten
-    # nearest. The longest search of a calibration visits 3,200.
+    # The rows lie roughly on a sphere, and the queries near its center: only a search that visits
+    # all rows finds the ten nearest. The longest search that a calibration tries visits 3,200 rows.
     source = random.Random(3)
     run(connection, f"CREATE TABLE items (id int PRIMARY KEY, embedding vector({DIM}))")
     fill(connection, [around_zero(source, source.gauss(1, 0.001)) for _ in range(5000)])
@@ -273,7 +273,7 @@ def test_a_recall_out_of_reach_is_one_warning(connect: Connect) -> None:
             what = f'pagehop.recall = {wanted} is more than any search of index "items_embedding" for 10 rows reached'
             warned.append(f"WARNING: {what} when it was calibrated, which was {best:.4f}")
         assert said == warned
-    # A list or a slack goes before the recall, each of them alone, too.
+    # A search_list or a slack takes precedence over the recall, also one of them alone.
     run(connection, "SET pagehop.recall = 0.96")
     for setting in ["slack = 0.3", "search_list = 50"]:
         run(connection, f"SET pagehop.{setting}")
@@ -304,11 +304,11 @@ def test_an_index_has_a_recall_of_its_own(connect: Connect) -> None:
     assert hops(connection) == hops_of[0.999]
     default = "SELECT default_recall FROM pagehop_info('items_embedding')"
     assert value(connection, default) == pytest.approx(0.999)
-    # An audit is of that recall.
+    # An audit measures this recall.
     run(connection, "SELECT * FROM pagehop_recall('items_embedding')")
     target = value(connection, "SELECT audited_target FROM pagehop_info('items_embedding')")
     assert target == pytest.approx(0.999)
-    # What a session sets goes before it: a recall, and a list.
+    # Settings of the session take precedence: a recall, and a list.
     run(connection, "SET pagehop.recall = 0.8")
     assert hops(connection) == hops_of[0.8]
     run(connection, "RESET pagehop.recall; SET pagehop.search_list = 10; SET pagehop.slack = 0")
@@ -322,8 +322,8 @@ def test_an_index_has_a_recall_of_its_own(connect: Connect) -> None:
 
 def test_vacuum_calibrates_again_where_searches_miss_their_recall(connect: Connect, cluster: Cluster) -> None:
     connection = connect()
-    # Rows in tight groups are easy to find. Those that come later lie on a sphere: all of them are
-    # about as far from each other.
+    # Rows in tight groups are easy to find. Later rows lie on a sphere, at similar distances from
+    # each other.
     source = random.Random(5)
     run(connection, f"CREATE TABLE items (id int PRIMARY KEY, embedding vector({DIM}))")
     run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
@@ -344,7 +344,7 @@ def test_vacuum_calibrates_again_where_searches_miss_their_recall(connect: Conne
     log = cluster.log.read_text()
     assert 'searches of index "items_embedding" found 0.9' in log
     assert f"where 0.98 was asked: it was calibrated again, and they find {found:.4f}" in log
-    # Nothing has changed since.
+    # The rows have not changed since then.
     run(connection, "VACUUM items")
     assert run(connection, info) == [(nodes, changes, found, target, since)]
 
@@ -436,7 +436,7 @@ def test_a_recall_that_is_missed_and_many_changes_are_warnings(connect: Connect)
     assert hints == [advice]
     run(connection, "SELECT * FROM pagehop_calibrate('items_embedding'); SET pagehop.recall = 0.9")
     assert run(connection, info) == [(2600, 0)]
-    # Far from all rows, in all directions.
+    # These queries are far from all rows, in all directions.
     strange = "SELECT array_agg(ARRAY(SELECT 8 * sin(i * d) FROM generate_series(1, 24) d)::vector) "
     strange += "FROM generate_series(1, 200) i"
     [(found, far)] = run(connection, f"SELECT recall, far FROM pagehop_recall('items_embedding', 10, ({strange}))")

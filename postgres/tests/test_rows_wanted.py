@@ -1,4 +1,6 @@
-"""How far a scan searches: for the rows that the statement wants, and past dead ones."""
+"""The length of a scan: it depends on the number of rows that the statement needs, and on dead
+rows.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from tests.test_recall import built
 
 
 def hops_of(connection: psycopg.Connection, statement: str, queries: list[str] = QUERIES) -> int:
-    """Hops of a statement's scans, for all queries."""
+    """Hops of all scans of a statement, run once for each query."""
     total = 0
     for query in queries:
         run(connection, statement.format(query=query))
@@ -25,7 +27,7 @@ def test_as_many_as_the_limit_says_are_searched_for_together(connect: Connect) -
     ten = hops_of(connection, nearest + "LIMIT 10")
     hundred = hops_of(connection, nearest + "LIMIT 100")
     assert hops_of(connection, nearest + "LIMIT 1") < ten < hundred
-    # The same, wherever the LIMIT stands and however its count is known.
+    # The scan knows the count for any position of the LIMIT and any form of its value.
     assert hops_of(connection, nearest + "LIMIT (SELECT 100)") == hundred
     assert hops_of(connection, f"SELECT max(id) FROM ({nearest} LIMIT 100) AS found") == hundred
     assert hops_of(connection, f"SELECT (SELECT max(id) FROM ({nearest} LIMIT 100) AS found)") == hundred
@@ -38,11 +40,11 @@ def test_as_many_as_the_limit_says_are_searched_for_together(connect: Connect) -
         "RETURN QUERY SELECT id FROM items ORDER BY embedding <-> asked LIMIT 100; END $$",
     )
     assert hops_of(connection, "SELECT count(*) FROM found('{query}')") == hundred
-    # Of a cursor the first FETCH says it, from ten rows on.
+    # For a cursor, the first FETCH gives the count, which is at least ten.
     cursor = f"BEGIN; DECLARE near CURSOR FOR {nearest}; "
     assert hops_of(connection, cursor + "FETCH 100 FROM near; COMMIT") == hundred
     assert hops_of(connection, cursor + "FETCH 1 FROM near; FETCH 9 FROM near; COMMIT") == ten
-    # How many rows these take of the scan is not known: it begins with ten.
+    # The scan does not know how many of its rows the joins need, so it begins with ten.
     run(connection, "SET enable_hashjoin = off; SET enable_mergejoin = off")
     joined = "SELECT items.id FROM items, generate_series(1, 2) ORDER BY embedding <-> '{query}' LIMIT 20"
     assert hops_of(connection, joined) < hundred
@@ -62,7 +64,7 @@ def test_a_loop_over_many_rows_teaches_nothing_of_dead_rows(connect: Connect) ->
     for row in vectors(1000, seed=5):
         run(connection, f"DELETE FROM items WHERE id = (SELECT id FROM items ORDER BY embedding <-> '{row}' LIMIT 1)")
     nearest = "SELECT id FROM items ORDER BY embedding <-> '{query}' LIMIT 10"
-    # The session learns from these how many dead rows there are.
+    # From these scans, the session learns the share of dead rows.
     hops_of(connection, nearest, vectors(100, seed=78))
     before = hops_of(connection, nearest)
     run(
@@ -85,14 +87,14 @@ def test_dead_versions_cost_little_recall(connect: Connect) -> None:
     before = recall(connection, asked)
     for first, row in enumerate(vectors(1500, seed=5)):
         run(connection, f"UPDATE items SET embedding = '{row}' WHERE id = {first * 3}")
-    # A session learns from its scans how many dead rows they meet. One that did not would find 0.04
-    # less, in more hops.
+    # From its scans, a session learns the share of dead rows. Without this, recall would be 0.04
+    # lower and take more hops.
     recall(connection, vectors(100, seed=78))
     assert recall(connection, asked) > before - 0.015
     nearest = "SELECT id FROM items ORDER BY embedding <-> '{query}' LIMIT 10"
     hops = hops_of(connection, nearest, asked)
     run(connection, "VACUUM items")
     assert recall(connection, asked) > before - 0.015
-    # It has learned that they are gone.
+    # The session learns that the dead rows are gone.
     recall(connection, vectors(100, seed=78))
     assert hops_of(connection, nearest, asked) < 0.85 * hops

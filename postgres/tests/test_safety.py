@@ -1,5 +1,5 @@
-"""What a user with few rights, or a setting at its extreme, must not be able to do to a server
-or to other users.
+"""Actions of a user with few rights, or with an extreme setting, that must not harm the server or
+other users.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from tests.items import (
 )
 from tests.test_maintenance import wait
 
-# `PAGEHOP_PG_ROWS=140000` is beyond the rows up to which a model may be trained again.
+# With 140,000 rows, insertions do not train the index again.
 LONGEST_OF = int(os.environ.get("PAGEHOP_PG_ROWS", "2000"))
 RECALL = "SELECT samples FROM pagehop_recall('items_embedding', {}, {})"
 
 
 @contextmanager
 def role(connection: psycopg.Connection, name: str, rights: str = "SELECT") -> Iterator[None]:
-    """Runs as a role that has `rights` on the table and nothing else."""
+    """Runs the block as a role that has only `rights` on the table."""
     run(connection, f"CREATE ROLE {name}; GRANT {rights} ON items TO {name}; SET ROLE {name}")
     try:
         yield
@@ -57,7 +57,7 @@ def built(connection: psycopg.Connection, rows: int, operators: str = "vector_l2
 
 @pytest.mark.parametrize("samples", [2_147_483_647, 100_000_000])
 def test_more_samples_than_rows_are_as_many_as_rows(connect: Connect, database: str, samples: int) -> None:
-    """It made a list of that length: the system ended the server for it."""
+    """A list of this length was once allocated, and the system killed the server."""
     connection = connect()
     built(connection, 1200)
     with role(connection, f"reader_{database}"):
@@ -73,7 +73,7 @@ def test_a_measurement_stays_within_memory(connect: Connect, k: int) -> None:
     run(connection, "SET maintenance_work_mem = '1MB'")
     assert 12 <= number(connection, RECALL.format(k, 2_147_483_647)) <= most
     query = vectors(1, seed=5)[0]
-    # 16 bytes for each of k rows of each of 100 queries.
+    # The true neighbors take 16 bytes for each of k rows of each of 100 queries.
     asked = f"SELECT pagehop_recall('items_embedding', {k}, array_fill('{query}'::vector, ARRAY[100]))"
     if k == 1:
         run(connection, asked)
@@ -107,10 +107,10 @@ def test_rows_that_a_policy_hides_are_not_measured(connect: Connect, database: s
         ]:
             with pytest.raises(errors.InsufficientPrivilege, match="row-level security"):
                 run(connection, f"SELECT {asked}")
-    # Its policies are not for the owner.
+    # Row-level security does not apply to the owner.
     assert number(connection, RECALL.format(10, 400)) > 0
     run(connection, "ALTER TABLE items FORCE ROW LEVEL SECURITY")
-    # Nor for a superuser, in any case.
+    # It never applies to a superuser, even if it is forced.
     assert number(connection, RECALL.format(10, 400)) > 0
 
 
@@ -131,7 +131,7 @@ def test_a_role_that_may_not_read_a_table_is_told_nothing_of_its_index(connect: 
             with pytest.raises(errors.InsufficientPrivilege, match="permission denied for function pagehop_"):
                 run(connection, f"SELECT pagehop_{call}")
         assert value(connection, "SELECT rows FROM pagehop_last_scan()") is None
-        # The right to call a function is no right to the table.
+        # The right to call a function does not include the right to read the table.
         run(connection, f"RESET ROLE; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO {name}; SET ROLE {name}")
         for call in maintaining:
             with pytest.raises(errors.InsufficientPrivilege, match="permission denied for table items"):
@@ -195,7 +195,7 @@ def test_a_cursor_opened_before_recall_1_answers(connect: Connect) -> None:
 
 
 def test_a_row_longer_than_all_is_a_row_like_others(connect: Connect) -> None:
-    """It is found like others at once, and neither an insertion nor VACUUM trains for it."""
+    """The row is found at once, and neither an insertion nor VACUUM trains the index for it."""
     connection = connect()
     built(connection, LONGEST_OF, "vector_ip_ops")
     longest = "SELECT {} FROM items ORDER BY embedding <#> embedding LIMIT 1"
@@ -213,7 +213,8 @@ def test_a_row_longer_than_all_is_a_row_like_others(connect: Connect) -> None:
             found = ids(connection, f"SELECT id FROM items ORDER BY embedding <#> '{query}' LIMIT 10")
         assert found[:4] == truth[:4]
         assert number(connection, trained) == before
-        # It calibrates again: the rows are longer than those that it knew.
+        # VACUUM calibrates the index again, because these rows are longer than those of its
+        # calibration.
         run(connection, "VACUUM items")
 
 
@@ -231,15 +232,15 @@ def test_a_retired_graph_is_freed_though_another_database_has_an_old_transaction
         for first in range(0, 1000, 100):
             fill(connection, vectors(100, seed=first), first=first)
         info = "SELECT free_slots FROM pagehop_info('items_embedding')"
-        # Training at 800 rows left the graph of 700 behind. The snapshot of an insertion is as old
-        # as the other transaction; vacuum has none.
+        # The training at 800 rows left the graph of 700 rows behind. An insertion's snapshot is as
+        # old as the other transaction, so only vacuum, which has none, can free the graph.
         run(connection, "VACUUM (INDEX_CLEANUP ON) items")
         assert number(connection, info) > 300
         other.rollback()
 
 
 def counts(connection: psycopg.Connection, sql: str) -> tuple[int, int]:
-    """The two columns of the only row, whole numbers."""
+    """The two columns of the only row, which must be whole numbers."""
     [(one, other)] = run(connection, sql)
     assert isinstance(one, int)
     assert isinstance(other, int)
@@ -247,8 +248,8 @@ def counts(connection: psycopg.Connection, sql: str) -> tuple[int, int]:
 
 
 def measured_beside_a_training(vacuum: psycopg.Connection, writer: psycopg.Connection, delay_ms: int) -> bool:
-    """Whether an insertion trained an index while a vacuum calibrated it. What is stored then is of
-    the new model.
+    """Whether an insertion trained the index while a vacuum calibrated it. The stored calibration
+    must then be that of the new model.
     """
     run(writer, "DROP TABLE IF EXISTS items")
     create(writer)
@@ -259,7 +260,8 @@ def measured_beside_a_training(vacuum: psycopg.Connection, writer: psycopg.Conne
     calibrated = "SELECT calibrated_nodes, changes_since_calibration FROM pagehop_info('items_embedding')"
     assert run(writer, calibrated) == [(None, None)], "it is left to the vacuum"
     before = number(writer, trained)
-    # It reads few pages until it measures, and hundreds between two sleeps then.
+    # The vacuum reads few pages before it measures, and hundreds between two sleeps while it
+    # measures.
     run(vacuum, f"SET vacuum_cost_delay = {delay_ms}; SET vacuum_cost_limit = 200")
     thread = threading.Thread(target=lambda: run(vacuum, "VACUUM (INDEX_CLEANUP ON) items"))
     thread.start()
@@ -268,23 +270,24 @@ def measured_beside_a_training(vacuum: psycopg.Connection, writer: psycopg.Conne
         f" WHERE phase = 'cleaning up indexes' AND a.pid = {vacuum.info.backend_pid} AND wait_event = 'VacuumDelay'"
     )
     wait(lambda: number(writer, measures) > 0 or not thread.is_alive())
-    # More rows than there are train it at once, as they are no more than 4,096 together.
+    # A statement with more rows than the index trains it at once, if both have at most 4,096
+    # together.
     fill(writer, vectors(2900, seed=2), first=5000)
     assert number(writer, trained) > before
     fill(writer, vectors(5, seed=4), first=10_000)
     stored = counts(writer, calibrated)
     thread.join()
     after = counts(writer, calibrated)
-    # Each of the last five rows was measured, or is a change since.
+    # Each of the last five rows is either calibrated or counted as a change since the calibration.
     assert sum(stored) == sum(after) == 4005, (stored, after)
     assert after[0] >= stored[0] >= 4000, (stored, after)
     return after != stored
 
 
 def test_a_vacuum_does_not_store_what_it_measured_before_a_training(connect: Connect) -> None:
-    """Its calibration took the place of that of the new model, and counted changes from another
+    """The vacuum's calibration would replace that of the new model, and count changes from another
     number.
     """
     vacuum, writer = connect(), connect()
-    # The longer it sleeps, the surer it still measures when the rows are there.
+    # The longer the vacuum sleeps, the surer it still measures when the rows are added.
     assert any(measured_beside_a_training(vacuum, writer, delay_ms) for delay_ms in [20, 60, 100])

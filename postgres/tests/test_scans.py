@@ -1,5 +1,5 @@
-"""What a scan costs, as SQL tells it; where it ends before its rows do; and reads in flight
-when it ends early.
+"""The cost of a scan as SQL shows it, the ends of limited scans, and reads in flight when a scan
+ends early.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def last_scan(connection: psycopg.Connection) -> dict[str, Any]:
 
 
 def filled(connection: psycopg.Connection, dim: int = 24, rows: int = ROWS) -> None:
-    """A table of some hundred blocks with an index of as many."""
+    """Creates a table of some hundred blocks, with an index of the same size."""
     run(connection, f"CREATE TABLE items (id int PRIMARY KEY, embedding vector({dim}), note text)")
     run(connection, "ALTER TABLE items ALTER embedding SET STORAGE PLAIN")
     fill(connection, vectors(rows, seed=1, dim=dim))
@@ -74,7 +74,8 @@ def test_searches_of_a_join_are_added_up(connect: Connect) -> None:
     assert many["searches"] == 40
     assert many["rows"] >= 200
     assert many["hops"] > 20 * one["hops"]
-    # The first search comes to its end, the second does not.
+    # One search returns all rows and ends by itself. The executor ends the other one. The last one
+    # counts.
     counted = "SELECT count(*) FROM (SELECT id FROM items ORDER BY embedding <-> i.embedding LIMIT i.id) n"
     for order, end in [("DESC", "executor"), ("ASC", "exhausted")]:
         wanted = f"(SELECT id * {2 * ROWS} + 1 AS id, embedding FROM items WHERE id < 2 ORDER BY id {order} OFFSET 0)"
@@ -108,7 +109,7 @@ def test_a_scan_ends_at_its_limit_of_pages(connect: Connect) -> None:
     found = by_index(connection, QUERIES[0], ROWS)
     cost = last_scan(connection)
     assert cost["ended_by"] == "max_scan_pages"
-    # It looks between rows.
+    # The limit is checked between rows.
     assert 200 <= cost["hops"] < 260
     assert 20 < len(found) < 200
     assert found[:10] == by_index(connection, QUERIES[0]), "what comes before the limit is as without it"
@@ -118,7 +119,7 @@ def test_a_scan_ends_at_its_limit_of_pages(connect: Connect) -> None:
 
 
 def test_a_limit_of_pages_holds_within_a_pass(connect: Connect) -> None:
-    """A scan whose memory is used up reads every page before it returns the next row."""
+    """A scan whose memory is used up reads all pages of the index for the next row."""
     connection = connect()
     filled(connection, rows=12_000)
     run(connection, "SET work_mem = '64kB'; SET pagehop.scan_order = relaxed_order")
@@ -130,9 +131,10 @@ def test_a_limit_of_pages_holds_within_a_pass(connect: Connect) -> None:
         every = last_scan(connection)
         assert (len(found), every["ended_by"]) == (12_000, "exhausted")
         assert every["pages_read"] > 2 * pages
-        # Beside those of passes, the pages of the nodes that were visited count once.
+        # The limit counts one page for each hop, and all pages for each pass.
         reads = every["hops"] + pages * ((every["pages_read"] - 1) // pages)
-        # Half a pass is left out, then the whole last one and half of that before.
+        # The limit leaves out half of the last pass, and then the last pass and half of the one
+        # before.
         for left_out in [pages // 2, 3 * pages // 2]:
             run(connection, f"SET pagehop.max_scan_pages = {reads - left_out}")
             some = ids(connection, nearest)
@@ -160,15 +162,15 @@ def test_a_scan_ends_at_its_limit_of_memory(connect: Connect) -> None:
 
 
 def methods(server: Server) -> list[dict[str, str]]:
-    """Ways to read, each for a cluster."""
+    """The methods of I/O of a server. Each is tested on a cluster of its own."""
     if server.major < 18:
         return [{}]
     has_io_uring = server.name in {"18-source", "18-assert"}
     return [{"io_method": name} for name in ["sync", "worker", *["io_uring"] * has_io_uring]]
 
 
-# Enough for a backend to pin some: PostgreSQL divides them by the backends that there may be, and
-# takes 8 off.
+# Enough buffers for a backend to pin some: PostgreSQL divides them by the greatest number of
+# backends, and subtracts 8.
 FEW_BUFFERS: dict[str, Setting] = {
     "shared_buffers": "8MB", "max_connections": 5, "max_worker_processes": 0, "max_wal_senders": 0,
 }  # fmt: skip
@@ -177,12 +179,12 @@ WIDE = 1000
 
 
 def test_reads_in_flight_leave_nothing_behind(new_cluster: Callable[..., Cluster], server: Server) -> None:
-    """With few buffers for hundreds of pages every search reads, and every scan that ends early
-    ends reads, too.
+    """There are few buffers for hundreds of pages, so every search reads pages, and every scan that
+    ends early has reads in flight.
     """
     for method in methods(server):
         cluster = new_cluster(log_min_messages="WARNING", **FEW_BUFFERS, **method)
-        # Pages that the operating system has would be read when they are needed.
+        # By default, pages in the operating system's cache are only read when they are needed.
         cluster.psql("ALTER SYSTEM SET pagehop.read_ahead = on; SELECT pg_reload_conf()")
         with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
             filled(connection, dim=WIDE)
@@ -200,13 +202,13 @@ def test_reads_in_flight_leave_nothing_behind(new_cluster: Callable[..., Cluster
         cluster.remove()
 
 
-# Rounds of searches, of which one must read nothing ahead.
+# Number of rounds of searches. At least one round must read nothing ahead.
 CALM_TRIES = 20
 
 
 def searched(connection: psycopg.Connection, queries: list[str]) -> tuple[list[list[int]], list[int]]:
-    """What the index finds for each query, and how many reads each search began early, in
-    ascending order.
+    """The ids that the index finds for each query, and the numbers of reads that the searches began
+    early, in ascending order.
     """
     found, costs = [], []
     for query in queries:
@@ -217,8 +219,8 @@ def searched(connection: psycopg.Connection, queries: list[str]) -> tuple[list[l
 
 
 def test_pages_that_the_system_has_are_not_read_ahead(new_cluster: Callable[..., Cluster], server: Server) -> None:
-    """The files were just written, and there are few buffers: reads are many, and none waits
-    for storage.
+    """The files were just written, and there are few buffers. So there are many reads, and none
+    waits for storage.
     """
     queries = vectors(30, seed=5, dim=WIDE)
     for method in methods(server):
@@ -227,8 +229,8 @@ def test_pages_that_the_system_has_are_not_read_ahead(new_cluster: Callable[...,
         ahead: dict[str, list[int]] = {}
         with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
             filled(connection, dim=WIDE)
-            # A process that loses its CPU while it reads takes reads for slow ones, and begins the
-            # next ones early until it has timed enough that are fast. It comes back to none.
+            # A process that loses its CPU during reads measures them as slow. It then begins reads
+            # early until it has measured enough fast ones, and must stop doing so.
             for _ in range(CALM_TRIES):
                 found["auto"], ahead["auto"] = searched(connection, queries)
                 if ahead["auto"][len(queries) * 2 // 3] == 0:
@@ -244,7 +246,7 @@ def test_pages_that_the_system_has_are_not_read_ahead(new_cluster: Callable[...,
 
 
 def _end_early(connection: psycopg.Connection, queries: list[str]) -> None:
-    """Scans that stop after a row or some, fail, are rolled back, or take turns with others of
+    """Scans that stop after a few rows, fail, are rolled back, or run alternately with others of
     the same index.
     """
     for query, limit in zip(queries, itertools.cycle([1, 2, 3, 7]), strict=False):

@@ -1,4 +1,4 @@
-"""What the rest of the server does around scans and insertions: workers, caches, isolation,
+"""Scans and insertions together with other parts of the server: workers, caches, isolation,
 policies, errors.
 """
 

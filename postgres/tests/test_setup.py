@@ -1,4 +1,4 @@
-"""The servers that all other tests stand on do what those rely on."""
+"""The servers of all tests have the properties that the tests rely on."""
 
 from __future__ import annotations
 

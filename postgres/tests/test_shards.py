@@ -1,5 +1,5 @@
-"""Rows on four servers, joined by postgres_fdw, as docs/scale-out.md sets them up: its SQL is run
-as it stands there, but for addresses and the length of vectors.
+"""Rows on four servers that postgres_fdw joins, as in docs/scale-out.md. The document's SQL runs
+without changes, except for addresses and the number of dimensions.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ SMALL: dict[str, Setting] = {
     "fsync": False,
     "max_connections": 20,
     "autovacuum": False,
-    # As on an SSD: with PostgreSQL's default, so few rows are read and sorted.
+    # As on an SSD. With PostgreSQL's default, the planner would read and sort these few rows.
     "random_page_cost": 1.1,
 }
 
 
 @dataclass
 class Shards:
-    """Four servers with a quarter of the rows each, and the database that joins them."""
+    """Four servers with a quarter of the rows each, and the coordinator's database."""
 
     servers: list[Cluster]
     coordinator: str
@@ -66,7 +66,7 @@ def shards(server: Server, cluster: Cluster) -> Iterator[Shards]:
 
 
 def set_up(shards: Shards, cluster: Cluster) -> None:
-    """Runs the document's blocks where each says that it belongs, and loads the rows."""
+    """Runs each block of the document on the servers that it names, and loads the rows."""
     for block in blocks(DOCUMENT):
         if block.language != "sql" or block.code.startswith(LATER):
             continue
@@ -87,7 +87,7 @@ def set_up(shards: Shards, cluster: Cluster) -> None:
         for at, row in enumerate(vectors(ROWS, seed=1)):
             copy.write_row((at, at % TENANTS, row))
     for shard in shards.servers:
-        # As autovacuum does.
+        # Autovacuum would do this.
         shard.psql("VACUUM ANALYZE items", "vectors")
     cluster.psql("ANALYZE items", "coordinator")
 
@@ -100,7 +100,7 @@ def psql(cluster: Cluster, database: str, block: Block, code: str) -> None:
 
 
 def bring_back(shards: Shards, shard: int) -> None:
-    """Starts a server that was killed, where the coordinator looks for it."""
+    """Starts a killed server again. If its port has changed, the coordinator gets the new one."""
     server = shards.servers[shard - 1]
     port = server.port
     server.start()
@@ -110,13 +110,13 @@ def bring_back(shards: Shards, shard: int) -> None:
 
 
 def later_block(where: str) -> str:
-    """The block that stands for a time after the rows were loaded."""
+    """The block of the document that is run after the rows are loaded."""
     [found] = [block.code for block in blocks(DOCUMENT) if block.code.startswith(LATER + where)]
     return found
 
 
 def addressed(shards: Shards, code: str) -> str:
-    """The code with the addresses of the servers that run."""
+    """The code with the addresses of the running servers."""
 
     def here(address: re.Match[str]) -> str:
         return f"host '127.0.0.1', port '{shards.servers[int(address[1]) - 1].port}'"
@@ -140,14 +140,14 @@ def plain(query: str, limit: int = 10, where: str = "true") -> str:
 
 
 def truth(shards: Shards, query: str, limit: int = 10) -> list[tuple[object, ...]]:
-    """The nearest rows of all shards, by reading every row: up to a hundred."""
+    """The nearest rows of all shards, at most 100, by reading every row."""
     if query not in shards.truths:
         shards.truths[query] = merged(shards, query, 100, "SET pagehop.recall = 1")
     return shards.truths[query][:limit]
 
 
 def merged(shards: Shards, query: str, limit: int, setting: str = "") -> list[tuple[object, ...]]:
-    """What the shards find, each by itself, sorted."""
+    """The results of the single shards, sorted by distance."""
     found = []
     for at in range(1, SHARDS + 1):
         with shards.connect_to(at) as connection:
@@ -157,13 +157,13 @@ def merged(shards: Shards, query: str, limit: int, setting: str = "") -> list[tu
 
 
 def scans(connection: psycopg.Connection) -> list[tuple[int, int]]:
-    """Hops and returned rows of the last scan of each shard, in the sessions that this one uses."""
+    """Hops and returned rows of each shard's last scan, in this connection's sessions."""
     found = [run(connection, f"SELECT hops, rows FROM last_{at}")[0] for at in range(1, SHARDS + 1)]
     return cast(list[tuple[int, int]], found)
 
 
 def recall(shards: Shards, connection: psycopg.Connection, ask: str, limit: int) -> float:
-    """Share of the true nearest rows that `ask`, a query with `{query}` in it, finds."""
+    """The share of the true nearest rows that `ask` finds, a query that contains `{query}`."""
     found = 0
     for query in QUERIES:
         rows = run(connection, ask.format(query=query))
@@ -182,7 +182,7 @@ def test_the_function_sends_order_and_limit_and_waits_for_all_shards_at_once(
     assert len(sent) == SHARDS, plan
     assert recall(shards, connection, nearest("{query}"), 10) > 0.97
     run(connection, nearest(QUERIES[0]))
-    # The executor asks for a row more where it is not sure of the order.
+    # The executor asks for a row more if it is not sure of the order.
     assert all(10 <= rows <= 15 for _, rows in scans(connection))
     assert sum(hops for hops, _ in scans(connection)) < ROWS / 10
 
@@ -239,7 +239,7 @@ def test_the_recall_of_a_session_goes_to_the_shards(shards: Shards) -> None:
             finally:
                 alter(connection, "SET options '-c cursor_tuple_fraction=0'")
     assert 0 < hops[0] < hops[1]
-    # An exact search is no scan of the index.
+    # An exact search does not scan the index.
     assert hops[2] is None
     assert rows == [truth(shards, query) for query in QUERIES]
 
@@ -328,7 +328,8 @@ def test_a_shard_that_goes_down_in_a_transaction_ends_it(shards: Shards, connect
     fill(connection, [QUERIES[0]] * 20, first=ROWS)
     shards.servers[2].kill()
     try:
-        # Of a connection that breaks, postgres_fdw names the statement: its table is the shard's.
+        # For a broken connection, postgres_fdw names the statement, which contains the shard's
+        # table.
         with pytest.raises(psycopg.errors.ConnectionFailure, match=r"(?s)closed the connection.*FROM public\.items_3 "):
             run(connection, nearest(QUERIES[0]))
         run(connection, "ROLLBACK")
@@ -340,7 +341,7 @@ def test_a_shard_that_goes_down_in_a_transaction_ends_it(shards: Shards, connect
 
 
 def test_searches_go_to_a_replica_that_is_up(shards: Shards, connection: psycopg.Connection) -> None:
-    """Nothing listens at the first address, a standby at the second, the primary at the third."""
+    """The first address has no server, the second one a standby, the third one the primary."""
     expected = run(connection, nearest(QUERIES[0]))
     primary = shards.servers[0]
     replica = primary.basebackup()

@@ -1,6 +1,7 @@
-"""The size of an index after operations that failed: what VACUUM frees serves the next ones.
+"""The size of an index after failed operations: later operations use the space that VACUUM frees.
 
-That of canceled trainings is in test_training.py: their pages serve rows, and no other training.
+For canceled trainings, see test_training.py: their pages are used for rows, and not for other
+trainings.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from psycopg import errors
 from tests.items import Connect, create, everything, fill, number, run, value, vectors
 from tests.test_training import PAGES
 
-# Times that an operation fails: at first it may take pages, and then it must do with those.
+# Number of failures of an operation. The first ones may add pages, the later ones must use free
+# space.
 FAILURES = 6
-# Pages that a VACUUM of 1,500 dead rows takes at most for its list of them, each time. They have
-# free slots afterwards.
+# Most pages that a VACUUM of 1,500 dead rows adds for its dead list, each time. Their slots are
+# free afterwards.
 PAGES_OF_THE_DEAD = 3
 
 
@@ -52,17 +54,17 @@ def test_failed_insertions_leave_no_pages_that_vacuum_does_not_free(connect: Con
     for at in range(FAILURES):
         roll_back()
         run(connection, "VACUUM items")
-        # The last row is refused: all others are in the index by then.
+        # Only the last row is refused. All others are in the index at that time.
         with suppress(errors.UniqueViolation):
             run(connection, f"{add} UNION ALL SELECT 0, embedding FROM items WHERE id = 0")
         run(connection, "VACUUM items")
         canceled(connection, add, 10 * (at + 1))
         run(connection, "DELETE FROM items WHERE id >= 10000")
         run(connection, "VACUUM items")
-    # A statement that fails takes 120 pages where there are no free slots.
+    # A failed statement would add 120 pages if there were no free slots.
     most = pages + 2 * FAILURES * PAGES_OF_THE_DEAD
     assert number(connection, PAGES) <= most
-    # Rows that stay have room there, too.
+    # Rows that are committed fit into the free slots, too.
     run(connection, add)
     assert number(connection, PAGES) <= most
     assert len(everything(connection)) == 4500
@@ -84,7 +86,7 @@ def test_a_canceled_reindex_leaves_the_index_and_nothing_else(connect: Connect) 
         if not stopped:
             break
         if value(connection, path) != file:
-            # On a fast machine it was over.
+            # On a fast machine, the statement succeeded.
             file, pages = value(connection, path), number(connection, PAGES)
         # A checkpoint removes files that no transaction uses any more.
         run(connection, "CHECKPOINT")

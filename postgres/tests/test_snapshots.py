@@ -1,4 +1,4 @@
-"""What a scan may return: rows of an MVCC snapshot, from pages that agree with each other."""
+"""What a scan may return: rows of an MVCC snapshot, from pages that are consistent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from devserver import Cluster, Server
 from tests.items import QUERIES, Connect, create, everything, fill, number, run, value, vectors
 from tests.test_bad_input import damage, without_checksums
 
-# Only code in C can scan an index by another snapshot than that of its statement.
+# Only C code can scan an index with another snapshot than that of its statement.
 SCAN = """
 #include "postgres.h"
 #include "access/genam.h"
@@ -57,7 +57,7 @@ nearest_tid(PG_FUNCTION_ARGS)
 
 @pytest.fixture
 def module(server: Server) -> Iterator[Path]:
-    """The code above, compiled, where the server's user can read it."""
+    """The compiled code above, in a folder that the server's user can read."""
     include = subprocess.run([server.pg_config, "--includedir-server"], check=True, capture_output=True, text=True)
     with tempfile.TemporaryDirectory(prefix="pagehop-module-") as folder:
         Path(folder).chmod(0o755)
@@ -69,7 +69,7 @@ def module(server: Server) -> Iterator[Path]:
 
 
 def test_a_snapshot_that_is_not_mvcc_is_refused(connect: Connect, module: Path) -> None:
-    """Without a pin, a row that took the place of another would be returned for it."""
+    """Without a pin, the scan could return a row that took the place of another one."""
     connection = connect()
     create(connection)
     fill(connection, vectors(100, seed=1))
@@ -83,8 +83,8 @@ def test_a_snapshot_that_is_not_mvcc_is_refused(connect: Connect, module: Path) 
 
 
 def test_what_replay_changed_during_a_scan_is_no_damage(new_cluster: Callable[..., Cluster]) -> None:
-    """Pages that contradict each other are a serialization failure if replay has moved since the
-    scan began: programs try such a statement again.
+    """If replay has moved since the scan began, inconsistent pages are a serialization failure,
+    after which programs repeat the statement.
     """
     primary = without_checksums(new_cluster)
     standby = primary.basebackup()
@@ -93,7 +93,7 @@ def test_what_replay_changed_during_a_scan_is_no_damage(new_cluster: Callable[..
     with psycopg.connect(standby.dsn(), autocommit=True) as connection:
         path = str(value(connection, "SELECT pg_relation_filepath('items_embedding')"))
         size = number(connection, "SELECT (pg_relation_size('items_embedding') / 8192)::int")
-    # One page of nodes, which stands for one that replay changes at the wrong time.
+    # This page of nodes stands for one that replay changes during the scan.
     damage(standby, path, [size - 1], 24, b"\x5a" * 8168)
     with psycopg.connect(standby.dsn(), autocommit=True) as connection:
         with pytest.raises(errors.IndexCorrupted):
@@ -113,7 +113,7 @@ def test_what_replay_changed_during_a_scan_is_no_damage(new_cluster: Callable[..
 
 
 def begin_scan(connection: psycopg.Connection) -> None:
-    """Opens a cursor over all rows, whose first row comes without a look at the damaged page."""
+    """Opens a cursor over all rows. Its first row is found without the damaged page."""
     for query in vectors(100, seed=77):
         run(connection, "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off")
         run(connection, "SET LOCAL pagehop.scan_order = relaxed_order; SET LOCAL pagehop.slack = 0")

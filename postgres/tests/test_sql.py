@@ -1,4 +1,4 @@
-"""What users write: filters, joins, cursors, prepared statements, functions, subtransactions."""
+"""Statements of users: filters, joins, cursors, prepared statements, functions, subtransactions."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from tests.items import (
 )
 
 ROWS = 2000
-# Finds nearly all of dozens of rows; the default is a recall of the nearest ten.
+# Finds nearly all of dozens of rows. The default recall is that of the nearest ten.
 THOROUGHLY = "SET pagehop.slack = 0.2"
 NEAREST = f"SELECT id, embedding <-> '{QUERIES[0]}' FROM items ORDER BY embedding <-> '{QUERIES[0]}'"
 
 
 @pytest.fixture
 def connection(connect: Connect) -> psycopg.Connection:
-    """Connects to a database whose table was full when its index was built."""
+    """Connects to a database whose table was filled before its index was built."""
     made = connect()
     run(made, "CREATE TABLE items (id int PRIMARY KEY, embedding vector(24), note text)")
     fill(made, vectors(ROWS, seed=1))
@@ -94,7 +94,7 @@ def test_a_session_reads_the_model_once_for_each_file(connect: Connect) -> None:
     assert hits() > usual + 3
     run(connection, f"TRUNCATE items; INSERT INTO items {made} FROM generate_series(3001, 3005) AS id")
     assert sorted(ids(other, nearest)) == [3001, 3002, 3003, 3004, 3005]
-    # What is built where another index was, in the transaction that made the table.
+    # An index that replaces another one in the transaction that created the table.
     with other.transaction():
         run(other, "CREATE TABLE fresh (LIKE items)")
         run(other, "CREATE INDEX fresh_embedding ON fresh USING pagehop (embedding vector_l2_ops)")
@@ -135,7 +135,7 @@ def test_an_offset_goes_on_where_the_limit_ended(connection: psycopg.Connection)
     with only_by_index(connection):
         pages = [run(connection, f"{NEAREST} OFFSET {at} LIMIT 10") for at in range(0, 50, 10)]
         found = [row for page in pages for row in page]
-        # Without a LIMIT a scan begins with ten rows, too.
+        # A scan without a LIMIT begins with ten rows, too.
         with connection.transaction():
             run(connection, f"DECLARE nearest NO SCROLL CURSOR FOR {NEAREST}")
             assert found == run(connection, "FETCH 50 FROM nearest")
@@ -271,7 +271,7 @@ def test_further_keys_are_sorted_within_equal_distances(connection: psycopg.Conn
 
 
 def test_cursors_go_forward_side_by_side(connection: psycopg.Connection) -> None:
-    # If a setting was chosen, all scans begin with ten rows, whatever their LIMIT.
+    # If a setting was chosen, all scans begin with ten rows, for any LIMIT.
     run(connection, THOROUGHLY)
     with only_by_index(connection):
         for name, query in [("one", QUERIES[0]), ("two", QUERIES[1])]:

@@ -1,4 +1,4 @@
-"""What an index may stand on: every kind of table, column and row."""
+"""Tables, columns and rows of every kind that an index can have."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def test_an_unlogged_table_is_empty_after_a_crash(new_cluster: Callable[..., Clu
 
 @pytest.fixture
 def partitioned(connect: Connect) -> psycopg.Connection:
-    """A table of three partitions with an index on the whole."""
+    """A table of three partitions with an index on the parent table."""
     connection = connect()
     run(connection, "CREATE TABLE items (id int, embedding vector(24), note text) PARTITION BY HASH (id)")
     run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops)")
@@ -329,5 +329,6 @@ def test_a_hot_update_leaves_the_index_alone(connect: Connect) -> None:
         assert everything(connection) == list(range(300))
     run(connection, "VACUUM items")
     assert everything(connection) == list(range(300))
-    # Those that find no room on their page wait in the list, a page.
+    # New versions that do not fit on the page of their node wait in the pending list, which has one
+    # page.
     assert number(connection, "SELECT pg_relation_size('items_embedding')") <= before + 8192

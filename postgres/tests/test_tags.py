@@ -1,4 +1,4 @@
-"""Filter columns of arrays: sets of tags, beside a plan that reads and sorts the table."""
+"""Filter columns of arrays (sets of tags), compared with plans that read and sort the table."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.items import DIM, QUERIES, Connect, assert_ascending, explain, ids, n
 
 ROWS = 1200
 TAGS = 80
-"""Different tags; the first are the most frequent."""
+"""Number of different tags. The first ones are the most frequent."""
 KINDS = {"numbers": "int[]", "bigs": "bigint[]", "labels": "text[]"}
 
 
 def array(source: random.Random, kind: str) -> str:
-    """An array as SQL: sometimes NULL, empty, with NULL elements, of two dimensions or of
+    """A random array as SQL: sometimes NULL, empty, with NULL elements, of two dimensions or with
     hundreds of elements.
     """
     part = source.random()
@@ -35,12 +35,12 @@ def array(source: random.Random, kind: str) -> str:
 
 
 def element(tag: int, kind: str) -> str:
-    # The empty text is a tag as any other.
+    # The empty text is a tag like any other.
     return f"'{'' if tag == 3 else f'tag {tag}'}'" if kind == "text[]" else str(tag - 5)
 
 
 def create(connection: psycopg.Connection, rows: int = ROWS) -> None:
-    """A table and an index, both with rows from before and after."""
+    """Creates a table and an index. Some rows are older than the index, others newer."""
     source = random.Random(5)
     declared = ", ".join(f"{name} {kind}" for name, kind in KINDS.items())
     run(
@@ -62,8 +62,8 @@ def create(connection: psycopg.Connection, rows: int = ROWS) -> None:
 
 
 def compare(connection: psycopg.Connection, where: str, limit: int = 10) -> None:
-    """The nearest few by the index are those of the table, nearly; a scan to its end gives
-    every row.
+    """Compares the index with the table: it finds nearly all of the nearest rows, and a scan to its
+    end returns every row.
     """
     distance = f"embedding <-> '{QUERIES[1]}'"
     truth = exactly(connection, where, QUERIES[1])
@@ -121,7 +121,7 @@ def test_conditions_on_arrays(connect: Connect, name: str) -> None:
     connection = connect()
     create(connection)
     for where in conditions(name, KINDS[name]):
-        # PostgreSQL knows that such a condition is never true.
+        # PostgreSQL itself knows that such a condition is never true.
         if where.endswith(("&& NULL", f"@> NULL::{KINDS[name]}")):
             assert exactly(connection, where, QUERIES[1]) == []
         else:
@@ -149,7 +149,7 @@ def test_tags_that_change_and_go(connect: Connect) -> None:
     run(connection, "UPDATE items SET numbers = array(SELECT unnest(numbers)) || 1000 WHERE id % 5 = 0")
     run(connection, "UPDATE items SET labels = ARRAY['new', 'tag 0'] WHERE id % 7 = 0")
     run(connection, "UPDATE items SET labels = NULL, numbers = '{}' WHERE id % 11 = 0")
-    # Not a change of the index: the new versions wait for the nodes of the old ones.
+    # This does not change the index: the new versions wait in the pending list.
     run(connection, "UPDATE items SET note = 1 WHERE id % 3 = 0")
     run(connection, "DELETE FROM items WHERE id % 13 = 0")
     wheres = [
@@ -219,7 +219,7 @@ def test_costs_follow_the_statistics_of_elements(connect: Connect) -> None:
 
     assert cost("tags && '{10}'") < cost("others && '{10}'")
     assert cost("tags @> '{10, 0}'") < cost("others @> '{10, 0}'")
-    # A condition that half of the rows meet reads more of the index than one of every tenth.
+    # A condition that half of the rows meet reads more of the index than one that a tenth meets.
     ordered = f"ORDER BY embedding <-> '{QUERIES[0]}' LIMIT 10"
     plan = explain(connection, f"SELECT id FROM items WHERE tags && '{{10}}' {ordered}", "COSTS on")
     assert " rows=10 " in plan, plan
@@ -252,7 +252,7 @@ def test_too_many_elements_are_an_error(connect: Connect) -> None:
         with pytest.raises(errors.ProgramLimitExceeded, match="more than 512 different elements") as raised:
             run(connection, statement)
         assert "up to 512" in str(raised.value.diag.message_hint)
-    # Elements that repeat are one tag.
+    # Repeated elements are one tag.
     run(
         connection,
         f"INSERT INTO items (id, embedding, numbers) SELECT 5002, {vector}, array_agg(n % 9) "
@@ -263,7 +263,7 @@ def test_too_many_elements_are_an_error(connect: Connect) -> None:
     with pytest.raises(errors.ProgramLimitExceeded, match="more than 512 different elements"):
         run(connection, "CREATE INDEX ON items USING pagehop (embedding vector_l2_ops, numbers, labels)")
     run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops, numbers)")
-    # Text of any length is a tag.
+    # A text of any length can be a tag.
     run(connection, "DROP INDEX items_embedding; DELETE FROM items WHERE id >= 5000")
     run(connection, "UPDATE items SET labels = ARRAY[repeat('x', 1000000), 'y'] WHERE id = 7")
     run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops, labels)")

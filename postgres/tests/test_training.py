@@ -1,4 +1,4 @@
-"""An index that was made before its rows: VACUUM trains it with them, while others write."""
+"""An index that is created before its rows: VACUUM trains it while other sessions write."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WANTS = "SELECT wants_training FROM pagehop_info('items_embedding')"
 
 
 def grow(connection: psycopg.Connection, rows: Iterable[str], first: int = 0, step: int = 100) -> None:
-    """Adds rows by statements that are too small to train the index themselves."""
+    """Adds rows by statements that are too small to train the index."""
     rows = list(rows)
     for at in range(0, len(rows), step):
         fill(connection, rows[at : at + step], first=first + at)
@@ -48,7 +48,7 @@ def grow(connection: psycopg.Connection, rows: Iterable[str], first: int = 0, st
 
 @pytest.fixture
 def grown(connect: Connect) -> psycopg.Connection:
-    """A table of 7,000 rows whose index was made first."""
+    """A table of 7,000 rows, whose index was created first."""
     connection = connect()
     create(connection)
     run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
@@ -57,7 +57,7 @@ def grown(connect: Connect) -> psycopg.Connection:
 
 
 def cost(connection: psycopg.Connection) -> tuple[int, int]:
-    """Hops and rechecks of searches that end by the same rule."""
+    """Hops and rechecks of 100 searches with fixed settings."""
     hops = rechecks = 0
     with only_by_index(connection):
         run(connection, "SET LOCAL pagehop.slack = 0.1; SET LOCAL pagehop.search_list = 100")
@@ -71,7 +71,7 @@ def cost(connection: psycopg.Connection) -> tuple[int, int]:
 
 
 def test_an_index_made_before_its_rows_is_as_good_after_vacuum(grown: psycopg.Connection) -> None:
-    """Insertions train a small index only, and say what is to be done."""
+    """Insertions train only a small index. The index then reports that it wants to be trained."""
     assert number(grown, TRAINED) <= 1024
     assert value(grown, WANTS) is True
     run(grown, "VACUUM items")
@@ -89,7 +89,9 @@ def test_an_index_made_before_its_rows_is_as_good_after_vacuum(grown: psycopg.Co
 
 
 def test_no_insertion_trains_and_none_fails_for_it(connect: Connect) -> None:
-    """Each statement had to train the index again once it was due, however short its time."""
+    """Otherwise, each statement would have to train the index once that is due, even with a short
+    timeout.
+    """
     connection = connect()
     create(connection)
     run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
@@ -97,11 +99,12 @@ def test_no_insertion_trains_and_none_fails_for_it(connect: Connect) -> None:
     trained = number(connection, TRAINED)
     grow(connection, vectors(5500, seed=2), first=1500)
     assert number(connection, TRAINED) == trained <= 1024
-    # It was a rebuild of 6,400 rows that came here, for which this is too short.
+    # This is too short for the training with 6,400 rows that would be due here.
     run(connection, "SET statement_timeout = '100ms'")
     canceled = 0
     for at in range(20):
-        # A busy machine may cancel a row now and then. The same row has to get in soon.
+        # A busy machine may cancel a row now and then. A later attempt with the same row must
+        # succeed.
         for _ in range(20):
             try:
                 run(connection, f"INSERT INTO items (id, embedding) VALUES ({10_000 + at}, '{QUERIES[at]}')")
@@ -133,7 +136,7 @@ def test_rows_come_and_go_while_vacuum_trains(grown: psycopg.Connection, connect
     thread.join()
     assert rounds > 3
     assert 6000 < number(grown, TRAINED) < 7000 + 10 * rounds
-    # The old snapshot sees the rows that were deleted since.
+    # The old snapshot sees the rows that were deleted later.
     run(reader, f"{RELAXED}; SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off")
     seen = ids(reader, f"SELECT id FROM items ORDER BY embedding <-> '{QUERIES[0]}'")
     assert sorted(seen) == list(range(with_snapshot))
@@ -146,7 +149,7 @@ def test_rows_come_and_go_while_vacuum_trains(grown: psycopg.Connection, connect
 
 
 def test_a_canceled_training_leaves_an_index_that_works(grown: psycopg.Connection) -> None:
-    """Whatever it was at: the graph that it made is given up, and its pages serve the next."""
+    """Whenever the training is canceled, its graph is discarded, and rows use its pages."""
     before, canceled, rows = number(grown, PAGES), 0, 7000
     for after in [20, 60, 120, 200, 300, 450, 600, 800]:
         run(grown, f"SET statement_timeout = {after}")
@@ -166,13 +169,13 @@ def test_a_canceled_training_leaves_an_index_that_works(grown: psycopg.Connectio
     run(grown, "VACUUM items")
     assert 7000 <= number(grown, TRAINED) <= rows
     assert everything(grown) == list(range(rows))
-    # A later transaction than the one that replaced the graph.
+    # This transaction is later than the one that replaced the graph.
     fill(grown, [QUERIES[1]], first=rows)
     rows += 1
     run(grown, "VACUUM items")
     assert number(grown, "SELECT nodes FROM pagehop_check('items_embedding')") <= rows
     assert number(grown, PAGES) < (canceled + 3) * before
-    # Pages of the graphs that are not used any more take the next rows.
+    # The next rows use the pages of the retired graphs.
     after = number(grown, PAGES)
     grow(grown, vectors(2000, seed=4), first=20_000)
     assert number(grown, PAGES) == after
@@ -184,9 +187,11 @@ WAITS = "SELECT count(*) FROM pg_locks WHERE locktype = 'page' AND NOT granted A
 
 @contextlib.contextmanager
 def stopped_while_it_holds_the_lock(holder: psycopg.Connection, watcher: psycopg.Connection) -> Iterator[None]:
-    """Stops a session where it has the index alone, for a check, and lets it go on at the end."""
+    """Stops a session while a check gives it exclusive access to the index. It continues at the end
+    of the block.
+    """
     process = holder.info.backend_pid
-    # A session that is stopped within a lock of the lock table lets the watcher wait for it.
+    # A session that is stopped inside the lock manager would block the watcher.
     run(watcher, "SET statement_timeout = '10s'")
     try:
         for _ in range(100):
@@ -204,7 +209,9 @@ def stopped_while_it_holds_the_lock(holder: psycopg.Connection, watcher: psycopg
 
 
 def is_stopped_with_the_lock(process: int, watcher: psycopg.Connection, thread: threading.Thread) -> bool:
-    """Stops the session of `thread` once it holds the lock; false if the thread ended before."""
+    """Stops the session of `thread` while it holds the lock. Returns false if the thread ended
+    before.
+    """
     while thread.is_alive():
         if number(watcher, GRANTED.format(process)) == 0:
             continue
@@ -217,11 +224,11 @@ def is_stopped_with_the_lock(process: int, watcher: psycopg.Connection, thread: 
 
 
 def test_a_training_that_waits_for_the_lock_can_be_canceled(grown: psycopg.Connection, connect: Connect) -> None:
-    """Another session has the index alone for as long as it wants."""
+    """Another session has exclusive access to the index for a long time."""
     vacuum, holder, watcher = connect(), connect(), connect()
     before = number(grown, PAGES)
     failed: list[psycopg.Error] = []
-    # It sleeps for seconds while it writes the pages of the new graph.
+    # With these settings, the vacuum sleeps for seconds while it writes the pages of the new graph.
     run(vacuum, "SET vacuum_cost_delay = 40; SET vacuum_cost_limit = 100")
 
     def train() -> None:
@@ -232,7 +239,7 @@ def test_a_training_that_waits_for_the_lock_can_be_canceled(grown: psycopg.Conne
 
     thread = threading.Thread(target=train)
     thread.start()
-    # The pages are reserved when the graph is computed.
+    # The pages are reserved when the graph has been computed.
     while number(watcher, "SELECT pg_relation_size('items_embedding')") < 1.3 * 8192 * before:
         assert thread.is_alive()
         time.sleep(0.005)
@@ -244,10 +251,10 @@ def test_a_training_that_waits_for_the_lock_can_be_canceled(grown: psycopg.Conne
         [error] = failed
         assert isinstance(error, errors.QueryCanceled)
         assert "due to user request" in str(error)
-        # The session is as good as before.
+        # The session can be used as before.
         assert number(vacuum, "SELECT count(*) FROM items") == 7000
         assert value(vacuum, "SHOW lock_timeout") == "0"
-    # The training could not be given up; insertions go on with it, until the next one.
+    # The graph could not be discarded. Insertions continue to add to it until the next training.
     fill(grown, [QUERIES[0]], first=7000)
     run(grown, "SELECT pagehop_check('items_embedding')")
     assert everything(grown) == list(range(7001))
@@ -263,8 +270,8 @@ def test_a_training_that_waits_for_the_lock_can_be_canceled(grown: psycopg.Conne
 
 @pytest.mark.parametrize("images", [True, False])
 def test_a_kill_during_a_training_loses_nothing(new_cluster: Callable[..., Cluster], *, images: bool) -> None:
-    """Replay gives the pages that there were, on a standby too, with and without images of whole
-    pages; insertions go on with whatever the training left, and the next vacuum frees it.
+    """Replay gives the same pages, also on a standby, with and without images of whole pages.
+    Insertions continue in every state that the training left, and the next vacuum frees its pages.
     """
     checked = "generic,btree,heap" if images else ""
     cluster = new_cluster(
@@ -281,15 +288,15 @@ def test_a_kill_during_a_training_loses_nothing(new_cluster: Callable[..., Clust
         replica.start()
         before = number(connection, PAGES)
     rows, kills = 7000, 0
-    # The first two sleep for seconds while they write the pages of the new graph, and are killed
-    # then. Where the others are killed is chance, and one of them may come to the end.
+    # The first two trainings sleep for seconds while they write the pages of the new graph, and are
+    # killed at that time. The others are killed at a random time, and one of them may finish.
     for delay_ms, after in [(40, 0), (40, 0.5), (0, 0.02), (0, 0.05), (0, 0.1), (0, 0.2)]:
         vacuum = psycopg.connect(cluster.dsn(), autocommit=True)
         run(vacuum, f"SET vacuum_cost_delay = {delay_ms}; SET vacuum_cost_limit = 100")
         with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
             thread = threading.Thread(target=expect_the_end, args=(vacuum,))
             thread.start()
-            # The pages of the new graph are reserved when it is computed.
+            # The pages of the new graph are reserved when it has been computed.
             reserved, pages = None, number(connection, PAGES)
             while thread.is_alive() and (reserved is None or time.monotonic() < reserved + after):
                 fill(connection, [QUERIES[rows % 10]], first=rows)
@@ -321,7 +328,7 @@ def test_a_kill_during_a_training_loses_nothing(new_cluster: Callable[..., Clust
 
 
 def expect_the_end(vacuum: psycopg.Connection) -> None:
-    """Vacuums until that is done, or the server ends."""
+    """Runs VACUUM until it is done or the server ends."""
     with contextlib.suppress(psycopg.OperationalError):
         run(vacuum, "VACUUM items")
 
@@ -352,7 +359,7 @@ def test_too_little_memory_leaves_the_index_as_it_is(new_cluster: Callable[..., 
     cluster = new_cluster(autovacuum=False, fsync=False)
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         create(connection)
-        # A build takes what it needs for as many as 16,384 rows.
+        # With up to 16,384 rows, a build takes the memory that it needs.
         grow(connection, vectors(17_000, seed=1), step=500)
         run(connection, "SET maintenance_work_mem = '1MB'")
         run(connection, "VACUUM items")
@@ -362,10 +369,10 @@ def test_too_little_memory_leaves_the_index_as_it_is(new_cluster: Callable[..., 
 
 
 def test_a_standby_reads_a_graph_to_its_end(new_cluster: Callable[..., Cluster]) -> None:
-    """Its pages are used again on the primary; replay waits for the cursor that reads them.
+    """The primary uses the pages of the graph again. Replay waits for the cursor that reads them.
 
-    Without images of pages VACUUM freezes no row here, which would wait for the cursor's page of
-    the table.
+    Without images of pages, VACUUM freezes no row here. Freezing would make replay wait for the
+    cursor's page of the table.
     """
     cluster = new_cluster(autovacuum=False, fsync=False, full_page_writes=False)
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
@@ -386,7 +393,7 @@ def test_a_standby_reads_a_graph_to_its_end(new_cluster: Callable[..., Cluster])
                 seen = ids(other, "FETCH 20 FROM near")
                 run(connection, "VACUUM items")
                 trained = number(connection, TRAINED)
-                # Each frees pages of the old graph and fills them.
+                # Each of these frees and fills pages of the old graph.
                 grow(connection, vectors(3000, seed=2), first=7000)
                 run(connection, "VACUUM items")
                 waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'RecoveryConflictSnapshot'"

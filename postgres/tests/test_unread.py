@@ -1,4 +1,4 @@
-"""Distances that order rows and are not read: plans leave them out, and answers stay the same."""
+"""Distances that order rows but are not read: plans leave them out, and results are the same."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from tests.items import (
 
 DISTANCE = f"embedding <-> '{QUERIES[0]}'"
 NEAREST = f"SELECT id FROM items ORDER BY {DISTANCE} LIMIT 10"
-# What EXPLAIN (VERBOSE) shows in the place of a distance.
+# The output of EXPLAIN (VERBOSE) in place of a distance that is left out.
 NOTHING = "NULL::double precision"
 OFF = "SET LOCAL pagehop.skip_unread_distances = off"
 
-# Statements whose plans compute a distance for nothing.
+# Statements whose plans would compute a distance that nothing reads.
 UNREAD = {
     "limit": NEAREST,
     "no limit": f"SELECT id FROM items ORDER BY {DISTANCE}",
@@ -77,7 +77,7 @@ UNREAD = {
     "table": f"CREATE TEMP TABLE other AS {NEAREST}",
 }
 
-# Statements whose plans read each distance that they compute, or may.
+# Statements whose plans read each computed distance, or may read it.
 READ = {
     "ties": f"SELECT id FROM items ORDER BY {DISTANCE} FETCH FIRST 10 ROWS WITH TIES",
     "ties in a subquery": f"SELECT id FROM (SELECT id FROM items ORDER BY {DISTANCE} FETCH FIRST 10 ROWS WITH TIES) n",
@@ -103,8 +103,8 @@ READ = {
 @pytest.fixture(scope="module")
 def connection(cluster: Cluster) -> Iterator[psycopg.Connection]:
     cluster.psql("CREATE DATABASE unread")
-    # Tests compare the rows of two scans of one table, in which others leave dead rows. A session
-    # learns from those how far to search, unless it has a list.
+    # Tests compare the rows of two scans of a table in which other tests leave dead rows. Without a
+    # fixed list, the session would learn from the first scan how far to search.
     cluster.psql("ALTER DATABASE unread SET pagehop.search_list = 400")
     with psycopg.connect(cluster.dsn("unread"), autocommit=True) as connection:
         _fill(connection)
@@ -135,7 +135,7 @@ def _fill(connection: psycopg.Connection) -> None:
 
 
 def _both(connection: psycopg.Connection, statement: str) -> tuple[str, str]:
-    """Plans with the setting on and off, after a look whether both give the same rows."""
+    """The plans with the setting on and off. Fails unless both return the same rows."""
     plans, rows = [], []
     for setting in [None, OFF]:
         with only_by_index(connection):
@@ -153,7 +153,7 @@ def test_a_distance_that_is_not_read_is_left_out(connection: psycopg.Connection,
     assert "Order By" in on, "the index is not used"
     assert NOTHING in on, on
     assert NOTHING not in off, off
-    # Nothing else has changed: what orders the rows is still there.
+    # Nothing else has changed: the plan still orders the rows.
     assert [line for line in on.split("\n") if "Output" not in line] == [
         line for line in off.split("\n") if "Output" not in line
     ]
@@ -174,7 +174,7 @@ def test_rows_are_those_that_the_table_has(connection: psycopg.Connection) -> No
 
 
 def test_distances_are_computed_for_rechecks_alone(connect: Connect) -> None:
-    """Counted by PostgreSQL: calls of the distance function."""
+    """PostgreSQL counts the calls of the distance function."""
     connection = connect()
     _fill(connection)
     calls = "SELECT coalesce(pg_stat_get_xact_function_calls('l2_distance(vector,vector)'::regprocedure), 0)::int"
@@ -202,7 +202,7 @@ def test_locked_rows_keep_their_distance(connection: psycopg.Connection, stateme
 
 @pytest.mark.parametrize("setting", ["on", "off"])
 def test_a_row_that_another_session_has_changed_is_changed_again(connection: psycopg.Connection, setting: str) -> None:
-    """PostgreSQL keeps the subquery's row, and looks at it again once the other session commits."""
+    """PostgreSQL keeps the subquery's row, and evaluates it again after the other commit."""
     with psycopg.connect(connection.info.dsn) as session, ThreadPoolExecutor() as threads:
         run(session, f"LOAD 'pagehop'; {OFF.replace('off', setting)}")
         run(session, "SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off")
@@ -237,7 +237,9 @@ def test_cursors_give_the_same(connection: psycopg.Connection, scroll: str) -> N
 
 
 def test_the_first_plan_of_a_session_is_made_again(connection: psycopg.Connection) -> None:
-    """It loads the library, so the distance stays; a prepared statement is planned again then."""
+    """This plan loads the library, so it keeps the distance. A prepared statement is then planned
+    again.
+    """
     with psycopg.connect(connection.info.dsn, autocommit=True) as session:
         run(session, "SET enable_seqscan = off; SET enable_sort = off; SET plan_cache_mode = force_generic_plan")
         run(session, "PREPARE nearest(vector) AS SELECT id FROM items ORDER BY embedding <-> $1 LIMIT 10")
@@ -252,7 +254,7 @@ def test_the_first_plan_of_a_session_is_made_again(connection: psycopg.Connectio
 
 
 def test_a_function_may_be_the_first_statement_of_a_session(connection: psycopg.Connection) -> None:
-    """Its plan is kept by PL/pgSQL, and marked as old while it is made."""
+    """PL/pgSQL caches its plan, which is marked as invalid while it is made."""
     body = f"BEGIN RETURN (SELECT array_agg(id) FROM ({NEAREST}) n); END"
     run(connection, f"CREATE FUNCTION first() RETURNS int[] LANGUAGE plpgsql AS $${body}$$")
     with psycopg.connect(connection.info.dsn, autocommit=True) as session:

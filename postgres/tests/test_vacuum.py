@@ -1,4 +1,4 @@
-"""VACUUM as PostgreSQL calls it: beside vacuums of TOAST, in parallel, by autovacuum."""
+"""VACUUM as PostgreSQL runs it: beside vacuums of TOAST tables, in parallel, by autovacuum."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tests.test_inspect import check
 from tests.test_maintenance import wait
 from tests.test_training import TRAINED, WANTS, grow
 
-# Dimensions of vectors that are TOASTed.
+# Dimensions of vectors that are stored in the TOAST table.
 WIDE = 600
 
 
 def test_a_training_reads_no_vector_that_another_vacuum_has_removed(connect: Connect) -> None:
-    """While it read the table, other backends did not wait for its snapshot."""
+    """Other backends once ignored the training's snapshot while it read the table."""
     connection, vacuum, watcher = connect(), connect(), connect()
     create(connection, dim=WIDE)
     run(connection, "ALTER TABLE items ALTER embedding SET STORAGE EXTERNAL, ALTER note SET STORAGE PLAIN")
     run(connection, "ALTER TABLE items SET (autovacuum_enabled = off, toast.autovacuum_enabled = off)")
-    # Notes make the table long enough for a vacuum that sleeps at every block.
+    # Notes make the table long enough for a vacuum that sleeps after a few blocks.
     run(connection, "ALTER TABLE items ALTER note SET DEFAULT repeat('x', 700)")
     grow(connection, vectors(2400, seed=1, dim=WIDE))
     assert value(connection, WANTS) is True
@@ -47,7 +47,7 @@ def test_a_training_reads_no_vector_that_another_vacuum_has_removed(connect: Con
     )
 
     def is_stopped() -> bool:
-        """Stops the vacuum where it holds no lock that an UPDATE waits for."""
+        """Stops the vacuum at a time when it holds no lock that an UPDATE waits for."""
         os.kill(vacuum.info.backend_pid, signal.SIGSTOP)
         if number(watcher, sleeps) == 1:
             return True
@@ -55,7 +55,7 @@ def test_a_training_reads_no_vector_that_another_vacuum_has_removed(connect: Con
         return not thread.is_alive()
 
     wait(is_stopped)
-    # The rows are in the blocks that were read. Their old versions stay, for the vacuum is beyond.
+    # The vacuum has already read the blocks of these rows, so their old versions stay.
     new = vectors(200, seed=2, dim=WIDE)
     with connection.cursor() as cursor:
         cursor.executemany("UPDATE items SET embedding = %s WHERE id = %s", [(new[at], at) for at in range(200)])
@@ -73,7 +73,7 @@ def test_a_training_reads_no_vector_that_another_vacuum_has_removed(connect: Con
 
 
 def test_workers_of_a_parallel_vacuum_leave_the_index_to_the_leader(connect: Connect) -> None:
-    """Each would take as much memory as a vacuum may."""
+    """Each worker would take as much memory as the whole vacuum may."""
     connection = connect()
     create(connection)
     run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
@@ -84,7 +84,7 @@ def test_workers_of_a_parallel_vacuum_leave_the_index_to_the_leader(connect: Con
     grow(connection, vectors(1500, seed=1))
     run(connection, "DELETE FROM items WHERE id % 3 = 0")
     run(connection, "VACUUM (VERBOSE, PARALLEL 2, INDEX_CLEANUP on) items")
-    # There is one other index, which is vacuumed by the leader, too.
+    # The only other index is that of the primary key, which the leader vacuums, too.
     assert not any("parallel vacuum worker" in line for line in said), said
     for index in ["items_embedding", "items_cosine"]:
         report = check(connection, index)
@@ -97,7 +97,7 @@ def test_autovacuum_keeps_to_its_own_memory(new_cluster: Callable[..., Cluster])
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         create(connection)
         run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
-        # Up to 16,384 rows are trained in any memory.
+        # With up to 16,384 rows, a training takes the memory that it needs.
         grow(connection, vectors(17_500, seed=1), step=250)
         assert value(connection, WANTS) is True
         run(connection, "ALTER TABLE items SET (autovacuum_enabled = on)")

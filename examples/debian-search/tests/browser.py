@@ -100,9 +100,7 @@ class Browser:
         return found["result"].get("value")
 
     def _next(self) -> dict[str, Any]:
-        """The next message, as far as it is an answer; messages without a number are stored as
-        events.
-        """
+        """The next message. A message without an id is an event, which is also stored."""
         end = time.monotonic() + _SECONDS_MAX
         while b"\0" not in self._received:
             ready, _, _ = select.select([self._in], [], [], max(0.0, end - time.monotonic()))
