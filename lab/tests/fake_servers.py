@@ -1,4 +1,4 @@
-"""Made-up servers, and a bench that sends them nothing, to test runs of servers without either."""
+"""Fake servers, and a bench that sends them nothing, for tests of runs without real servers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class FakeInstance:
 
 
 class FakeProduct:
-    """Versions `old`, `new` and so on; `stillborn` does not start, `lost` is nowhere."""
+    """Versions `old`, `new` and others. `stillborn` does not start, and `lost` is not available."""
 
     def __init__(self) -> None:
         self.made: list[FakeInstance] = []
@@ -80,9 +80,9 @@ class FakeProduct:
 
 
 class FakeBench:
-    """Figures with 1% noise, and slower where that is planted.
+    """Figures with 1% noise, slower by the planted share.
 
-    `on` runs before a figure is given.
+    `on` is called before each figure. It may return fields or raise an error.
     """
 
     def __init__(
@@ -109,9 +109,9 @@ class FakeBench:
         return {**HONEST, "qps": 1000 * (1 - slowed) * noise, "slowed": slowed, **told}
 
     def in_turns(self, asked: Mapping[ServerSpec, Any], case: Case) -> dict[ServerSpec, dict[str, Any] | MeasureError]:
-        """The same in turns.
+        """The same for servers in turns.
 
-        One factor for all servers drifts by several percent from round to round.
+        One factor, common to all servers, drifts by several percent from round to round.
         """
         found: dict[ServerSpec, dict[str, Any] | MeasureError] = {}
         token = f"{len(self.asked)}"
@@ -124,7 +124,7 @@ class FakeBench:
                 continue
             noise = 1 + 0.02 * self._random.standard_normal((2, ROUNDS))
             qps = raw["qps"] / (1 + server.doubled) * weather * noise[0]
-            # A disturbed machine costs CPU, too, but less of it.
+            # A disturbed machine needs more CPU, too, but by a smaller factor.
             cpu = 10.0 * (1 + server.doubled) * weather**-0.3 * noise[1]
             rounds = [{"qps": one, "server_cpu_us_per_query": other} for one, other in zip(qps, cpu, strict=True)]
             found[server] = {
@@ -135,7 +135,7 @@ class FakeBench:
 
 
 def dying(name: str, script: str) -> Callable[[FakeInstance, Case], None]:
-    """Kills one server when a test is asked of it."""
+    """A function that ends server `name` when the test `script` is requested of it."""
 
     def on(instance: FakeInstance, case: Case) -> None:
         if (instance.name, case.script) == (name, script):
@@ -156,7 +156,7 @@ def plan_of(*versions: str, repeats: int = 1, cases: tuple[str, ...] = CASES, mo
 
 
 def run(text: str, folder: Path, bench: FakeBench, product: FakeProduct, **more: Any) -> tuple[ServerResults, str]:
-    """Runs a plan; returns what was measured, and what the run printed."""
+    """Runs a plan. Returns its results, and the text that the run printed."""
     plan, said = read_servers(text, "test"), io.StringIO()
     products = dict.fromkeys(OF_SERVERS[plan.suite].products, product)
     with RunFolder.writing(folder, plan.text, MACHINE) as into:

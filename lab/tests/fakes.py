@@ -1,4 +1,4 @@
-"""Engines that do on purpose what engines should not do, one each."""
+"""Engines with one deliberate fault each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pagehop_lab.engines.pgvector_vector import PgvectorVector
 
 
 class DyingServer(PgvectorVector):
-    """Its server is killed before the second search."""
+    """The server is killed before the second search."""
 
     description: ClassVar = replace(PgvectorVector.description, name="dying-server")
 
@@ -44,7 +44,7 @@ def describe(name: str, **more: Any) -> Description:
 
 
 class Honest(Library):
-    """Looks at `ef` percent of the rows, which it says is its index."""
+    """Compares `ef` percent of the rows, and reports that this is an index."""
 
     description: ClassVar = describe("honest")
 
@@ -80,7 +80,7 @@ class Scanning(Honest):
 
 
 class QuietlyScanning(Honest):
-    """Compares every row, slowly, and cannot say whether it uses its index."""
+    """Compares every row, slowly, and cannot report whether it uses its index."""
 
     description: ClassVar = describe("quietly-scanning")
 
@@ -88,7 +88,8 @@ class QuietlyScanning(Honest):
         search = super().searcher({"ef": 100}, k)
 
         def slowly(queries: Float32) -> Ids:
-            # So long that a busy machine adds a small part of it, and all settings take as long.
+            # Long enough that a busy machine adds only a small part, and that all settings take
+            # equally long.
             time.sleep(0.02)
             return search(queries)
 
@@ -106,7 +107,7 @@ class Short(Honest):
 
 
 class Repeating(Honest):
-    """Gives its first row twice."""
+    """Returns its first row twice."""
 
     description: ClassVar = describe("repeating")
 
@@ -116,7 +117,7 @@ class Repeating(Honest):
 
 
 class Unknown(Honest):
-    """Gives rows that are not there."""
+    """Returns rows that do not exist."""
 
     description: ClassVar = describe("unknown")
 
@@ -126,7 +127,7 @@ class Unknown(Honest):
 
 
 class Wrong(Honest):
-    """Gives rows, but not near ones: nothing is invalid about that, only its recall is low."""
+    """Returns rows that are not near: the answers are valid, but their recall is low."""
 
     description: ClassVar = describe("wrong")
 
@@ -139,7 +140,7 @@ class Wrong(Honest):
 
 
 class Instant(Honest):
-    """Takes no time: what is measured is the client."""
+    """Needs no time: the measurement is that of the client."""
 
     description: ClassVar = describe("instant")
 
@@ -149,7 +150,7 @@ class Instant(Honest):
 
 
 class Failing(Honest):
-    """Fails every other time."""
+    """Fails in every second search."""
 
     description: ClassVar = describe("failing")
 
@@ -188,7 +189,7 @@ class DyingInBuild(Honest):
 
 
 class DyingInSearch(Honest):
-    """Dies at ef = 100."""
+    """Ends its process at ef = 100."""
 
     description: ClassVar = describe("dying-in-search")
 
@@ -199,7 +200,7 @@ class DyingInSearch(Honest):
 
 
 class Hanging(Honest):
-    """Starts a process that nothing would end, and hangs; does not listen to reason."""
+    """Starts a process that nothing else would end, ignores SIGTERM, and hangs."""
 
     description: ClassVar = describe("hanging")
 
@@ -225,7 +226,7 @@ class Slow(Honest):
 
 
 class Warming(Honest):
-    """Reads from storage at its first search, and sleeps like the other slow engines."""
+    """Reads from storage in its first search, and sleeps like the other slow engines."""
 
     description: ClassVar = describe("warming")
 
@@ -246,7 +247,9 @@ class Warming(Honest):
 
 
 class Cold(Honest):
-    """Reads a page of its file for every search, which the kernel forgets when it is told to."""
+    """Reads a page of its file for every search. `cool` makes the kernel drop the file from its
+    cache.
+    """
 
     description: ClassVar = describe("cold")
 
@@ -273,7 +276,7 @@ class Cold(Honest):
 
 
 class Lukewarm(Honest):
-    """Says that its caches are empty, and reads nothing."""
+    """Reports that its caches are empty, but reads nothing."""
 
     description: ClassVar = describe("lukewarm")
 
@@ -282,7 +285,7 @@ class Lukewarm(Honest):
 
 
 class Filtering(Honest):
-    """Compares the rows that a filter leaves."""
+    """Compares the rows that meet a filter."""
 
     description: ClassVar = describe("filtering")
 
@@ -298,7 +301,7 @@ class Filtering(Honest):
 
 
 class Elsewhere(Honest):
-    """Answers in another process, to a client that works for as long itself."""
+    """Another process does the work of a search, and the client works for the same time."""
 
     description: ClassVar = describe("elsewhere")
 
@@ -326,7 +329,7 @@ class Elsewhere(Honest):
 
 
 class Leaking(Honest):
-    """Gives rows that the filter leaves out."""
+    """Returns rows that do not meet the filter."""
 
     description: ClassVar = describe("leaking")
 
@@ -335,7 +338,7 @@ class Leaking(Honest):
 
 
 class Costly(Honest):
-    """Five milliseconds for each call of any size: far more than other work on the machine adds."""
+    """Needs five milliseconds for a call of any size, far more than other work adds."""
 
     description: ClassVar = describe("costly")
 
@@ -350,7 +353,7 @@ class Costly(Honest):
 
 
 class Drifting(Honest):
-    """Needs as many milliseconds for an answer as DRIFT_MS says."""
+    """Needs DRIFT_MS milliseconds for an answer."""
 
     description: ClassVar = describe("drifting")
 

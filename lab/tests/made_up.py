@@ -1,4 +1,4 @@
-"""A run of every suite, of made-up engines and servers, whose report has all its charts."""
+"""A run of every suite with fake engines and servers, whose reports have all charts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ READ_LOADED = {"file_system": "an ext4 of its own", "client_us": None}
 
 
 def read(case: Case, **more: Any) -> Mapping[str, Any]:
-    """One read of a page for each query, by a number of clients."""
+    """Figures with one read of a page for each query, by several clients."""
     assert isinstance(case, ReadCase)
     disk = {
         "reads": 900, "bytes": 900 * PAGE, "reads_per_query": 0.9, "bytes_per_read": float(PAGE), "ms_per_read": 0.1,
@@ -64,7 +64,9 @@ def read(case: Case, **more: Any) -> Mapping[str, Any]:
 
 
 def written(instance: FakeInstance, case: Case) -> Mapping[str, Any]:
-    """1,000 commits. 18's log reports its writes, 9's binary log does not, 17 shares a disk."""
+    """Figures of 1,000 commits. 18 reports the writes of its log, 9 does not for its binary log,
+    and 17 shares a disk.
+    """
     assert isinstance(case, LogCase)
     grown = 1000 * (case.commit_bytes + 200)
     log = {
@@ -82,7 +84,7 @@ def written(instance: FakeInstance, case: Case) -> Mapping[str, Any]:
 
 
 def documents(_: FakeInstance, case: Case) -> Mapping[str, Any]:
-    """A hundredth of a microsecond for each attribute."""
+    """Figures with a hundredth of a microsecond for each attribute."""
     return {
         "server_cpu_us_per_query": 10.0 + case.range / 100, "bytes_per_row": 9.0, "per_second": {},
         "rows_short_count": 0, "index_used": True,
@@ -90,7 +92,7 @@ def documents(_: FakeInstance, case: Case) -> Mapping[str, Any]:
 
 
 def steps(_: FakeInstance, case: Case) -> Mapping[str, Any]:
-    """Queries that take longer the more is written beside them."""
+    """Figures in which the latency of queries grows with the writes beside them."""
     moved: dict[str, Any] = {
         "rows_per_s": 1000.0, "deleted_per_s": 1000.0, "per_second": {"rows": [100, 90]}, "commit_ms": MS,
     }  # fmt: skip
@@ -103,7 +105,7 @@ def steps(_: FakeInstance, case: Case) -> Mapping[str, Any]:
 
 
 def many_writers(_: FakeInstance, case: Case) -> Mapping[str, Any]:
-    """1,000 rows a second by one writer, and 1,800 by many."""
+    """Figures with 1,000 rows per second by one writer, and 1,800 by several."""
     return {
         "rows_per_s": {"write-many": 1800.0}.get(case.name, 1000.0), "log_bytes": 5000.0, "recall_gain": -0.001,
         "cpu_us": 10.0, "writers": case.range, "recall_after": [0.9] * 3, "recall_built": [0.9] * 3, "index_s": 1.0,
@@ -151,7 +153,7 @@ _SERVERS: Mapping[str, tuple[str, Callable[[FakeInstance, Case], Mapping[str, An
 
 
 def sections(folder: Path) -> dict[str, list[Section]]:
-    """What the reports of all suites say, each of a run in a folder of its own."""
+    """The sections of the reports of all suites. Each suite runs in a folder of its own."""
     with fake_engines(folder / "data"):
         for suite, plan in _ENGINES.items():
             run(plan, folder / suite)

@@ -1,4 +1,4 @@
-"""Running plans with made-up engines, for tests."""
+"""Runs of plans with fake engines, for tests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ QUICK = "seconds = 0.02\nwarmup_s = 0.02\nsearch_timeout_s = 20\n"
 
 @contextmanager
 def fake_engines(data: Path) -> Iterator[None]:
-    """Plans may name the made-up engines; sets are kept in `data`."""
+    """Plans in the block may name the fake engines. Sets are kept in `data`."""
     with patch.dict(CATALOG, fakes.BY_NAME), patch.dict("os.environ", {sets.VARIABLE: str(data)}):
         yield
 
@@ -50,7 +50,7 @@ def plan_of(*engines: str, load: str = QUICK + "repeats = 1\n", more: str = "", 
 
 
 def run(text: str, folder: Path, **more: Any) -> tuple[Results, str]:
-    """Runs a plan; returns what was measured, and what the run printed."""
+    """Runs a plan. Returns its results, and the text that the run printed."""
     plan, said = read_text(text, "test"), io.StringIO()
     with RunFolder.writing(folder, plan.text, MACHINE) as into:
         Runner(plan, into, Progress(said), "test", CATALOG, [Path(__file__).parent], **more).run()
@@ -58,14 +58,14 @@ def run(text: str, folder: Path, **more: Any) -> tuple[Results, str]:
 
 
 def of_engines(folder: Path) -> Results:
-    """What a run of engines measured; its report is written."""
+    """The results of a run of engines. This also writes its report."""
     results = report.write(folder, quiet=True)
     assert isinstance(results, Results)
     return results
 
 
 def server_results(folder: Path) -> ServerResults:
-    """What a run of servers measured; its report is written."""
+    """The results of a run of servers. This also writes its report."""
     results = report.write(folder, quiet=True)
     assert isinstance(results, ServerResults)
     return results
@@ -78,5 +78,5 @@ def read_servers(text: str, name: str) -> ServersPlan:
 
 
 def needed_bytes(plan: ServersPlan) -> int:
-    """Room on disk that a plan says it takes."""
+    """Bytes on disk that a plan reports to need."""
     return OF_SERVERS[plan.suite].needed_bytes(plan)

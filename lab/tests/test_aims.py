@@ -70,7 +70,7 @@ def test_a_limit_within_the_interval_cannot_be_told() -> None:
 
 
 def test_the_load_generator_has_a_limit_and_a_verdict() -> None:
-    """A plan of its own says whether the client takes more than 10 us of CPU for a query."""
+    """The plan client.toml reports whether the client takes more than 10 us of CPU for a query."""
     path = Path(__file__).parents[1] / "plans/client.toml"
     plan = read_text(path.read_text(), "client")
     assert {aim.engine for aim in plan.aims} == {engine.name for engine in plan.engines}

@@ -1,4 +1,4 @@
-"""The analysis on numbers that are known beforehand."""
+"""The analysis of numbers whose results are known."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_interpolation_stays_between_two_settings_of_one_index() -> None:
 
 
 def test_at_a_recall_is_never_less_than_what_was_measured_above_it() -> None:
-    # The least effort of one index finds more than the target, and is faster than the other index
+    # The least effort of one index reaches more than the target, and is faster than the other index
     # there.
     settings = settings_of([*CURVE, point("a", 10, 0.983, 580, m=8), point("a", 20, 0.995, 200, m=8)])
     found = targets.between_at(settings, 0.98)
@@ -292,7 +292,7 @@ def test_other_work_is_noted() -> None:
     assert verdicts.judge(RAW | {"other_busy_cores": 0.05}).noted == ()
     noted = ("others were running: 0.46 cores were busy with something else",)
     assert verdicts.judge(RAW | {"other_busy_cores": 0.46}).noted == noted
-    # Only what kept the measured thread waiting is a reason to measure again.
+    # A point is measured again only if other work made the measured thread wait.
     assert not noted[0].startswith(verdicts.WAITED)
     (waited,) = verdicts.judge(RAW | {"waited": 1.5}).noted
     assert waited.startswith(verdicts.WAITED)

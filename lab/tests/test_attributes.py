@@ -1,4 +1,4 @@
-"""The cost of the Nth attribute: writes, queries and tables, on servers that are already here."""
+"""The cost of the Nth attribute: writes, queries and tables, on servers that are installed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def test_y_is_where_the_layout_says_in_order_and_by_length() -> None:
     assert names(2, "last") == ["x1", "x2", "y"]
     assert names(2, "first") == ["y", "x1", "x2"]
     assert names(2, "longest") == ["x1", "x2", LONG_NAME]
-    # JSONB and MySQL's JSON order by length first: y comes before all, the long one after all.
+    # JSONB and MySQL's JSON compare lengths first: y comes before all names, and the long one after
+    # them.
     by_length = sorted(names(1000, "longest"), key=lambda name: (len(name), name))
     assert by_length[-1] == LONG_NAME
     assert sorted(names(1000, "last"), key=lambda name: (len(name), name))[0] == "y"
@@ -83,7 +84,7 @@ def test_every_document_is_found_by_its_key_and_y(server: postgres.Instance, mod
     assert raw["count"] > 0
     assert raw["rows_short_count"] == 0
     assert raw["index_used"]
-    # Three kilobytes are too long for a row, four bytes in each of 400 columns are not.
+    # A JSON document of three kilobytes is stored in TOAST. 400 columns of four bytes are not.
     assert (raw["toast_bytes_per_row"] > 0) == (model != "columns")
     assert raw["bytes_per_row"] > 400 * 4
     assert server.execute("SELECT count(*) FROM pg_class WHERE relname = 'documents'")[0][0] == 0
@@ -120,13 +121,13 @@ def test_statements_of_mysqls_protocol_are_prepared_and_answers_read(mariadb_11:
     assert wire.numbers("SELECT 1 WHERE $1 > $2").ask((6, 7)) == 0
     with pytest.raises(RuntimeError, match="nowhere"):
         wire.numbers("SELECT $1 FROM nowhere")
-    # An answer that comes in more than one piece.
+    # This answer comes in several packets.
     long = wire.numbers("SELECT REPEAT('x', 300000) FROM (SELECT $1 UNION ALL SELECT 2) AS two")
     assert long.ask((1,)) == 2
     wire.execute(b"CREATE TABLE blobs (id bigint PRIMARY KEY, b blob)")
     insert = wire.prepared("INSERT INTO blobs VALUES (?, ?)", [WHOLE, BYTES])
     assert insert.rows((1 << 40).to_bytes(8, "little") + b"\3a'b") == []
-    # A zero, no nulls, eight bytes, and a text with its length.
+    # The row is a zero byte, an empty bitmap of nulls, eight bytes, and a text with its length.
     (row,) = wire.prepared("SELECT id, b FROM blobs WHERE id > ?", [WHOLE]).rows(bytes(8))
     assert row == b"\0\0" + (1 << 40).to_bytes(8, "little") + b"\3a'b"
     with pytest.raises(RuntimeError, match="Duplicate entry"):
@@ -148,7 +149,7 @@ def test_a_deadlock_is_told_from_other_errors(mariadb_11: innodb.Instance) -> No
     waits = "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
     while mariadb_11.execute(waits)[0][0] == 0:
         assert time.monotonic() < late, "the other one does not wait"
-        # The server renews what it shows once it was not asked for a tenth of a second.
+        # The server updates this table only if it was not read for a tenth of a second.
         time.sleep(0.2)
     with pytest.raises(DeadlockError):
         one.execute(b"UPDATE locks SET v = 2 WHERE id = 2")
@@ -188,8 +189,8 @@ def test_every_document_of_bson_is_found_by_its_key_and_y(documents: ferretdb.In
     assert raw["rows_short_count"] == 0
     assert raw["server_cpu_us_per_query"] > raw["client_cpu_us_per_query"] > 0
     assert raw["bytes_per_row"] > 100 * 4
-    # FerretDB reports that it pushes the key down, and SQLite that it scans all documents. The scan
-    # counts.
+    # FerretDB reports that it pushes the key down, and SQLite that it scans all documents. SQLite's
+    # report counts.
     assert '"filterPushdown": true' in raw["plan"]
     assert "detail=SCAN" in raw["plan"]
     assert not raw["index_used"]
@@ -270,6 +271,6 @@ def test_attributes_are_shown_by_their_number_and_an_empty_answer_is_invalid(tmp
         one["name"]: [[cell["text"] for cell in row] for row in one["rows"]] for one in told["sections"][0]["tables"]
     }
     assert tables["cpu"] == [["postgres old model=jsonb", "last", "10.1", "-", "20.0"]]
-    # Ten microseconds for a thousand attributes.
+    # Ten microseconds per thousand attributes.
     assert tables["slopes"] == [["postgres old model=jsonb", "last", "10.0", "1.98"]]
     assert tables["profile"] == [["postgres old model=jsonb", "x1000.last", "60.0", "postgres", "pglz_decompress"]]

@@ -1,4 +1,6 @@
-"""Published ratios beside ours: which versions they are of, and how well the two agree."""
+"""Published ratios beside those of a run: the versions that are compared, and the agreement of
+both.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def agreement(folder: Path) -> list[dict[str, Any]]:
 
 
 def measured(folder: Path, *, wandering: float, versions: tuple[str, ...] = ("10", "16")) -> Path:
-    """Servers whose ratios are the published ones, on a machine that wanders by a share."""
+    """A run of servers whose ratios are the published ones, on a machine whose speed varies by a
+    share.
+    """
     published, random = sysbench.read_qps(PUBLISHED, VERSIONS), np.random.default_rng(3)
     of = {"10": "10.23", "16": "16.2"}
 
@@ -65,7 +69,7 @@ def test_ratios_that_are_the_published_ones_correlate_and_noise_does_not(tmp_pat
 
 
 def test_a_version_that_was_not_published_is_compared_with_the_newest_of_its_major(tmp_path: Path) -> None:
-    # The made-up servers call themselves 10.1, 11.1 and 16.1.
+    # The versions of the fake servers are 10.1, 11.1 and 16.1.
     folder = measured(tmp_path / "run", wandering=0.002, versions=("10", "11", "16"))
     file = tmp_path / "published.csv"
     lines = [line for line in PUBLISHED.read_text().splitlines() if not line.startswith("#")]
@@ -76,7 +80,8 @@ def test_a_version_that_was_not_published_is_compared_with_the_newest_of_its_maj
     page = (folder / "report/index.html").read_text()
     assert "published.csv" in page
     assert "Each ratio, and the published one" in page
-    # Once more, there is nothing new; without the same point release, the newest one is taken.
+    # The second import of a file adds nothing. Without the same point release, the newest one is
+    # used.
     assert main(["import", str(folder), str(file)]) == 0
     assert len(list((folder / "foreign").glob("*.json"))) == 3
     assert main(["import", str(folder), str(PUBLISHED), "--versions", "9.6.24,10.23,16.2"]) == 0

@@ -29,7 +29,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 KEPT = sorted(path.parent for path in RESULTS.glob("*/machine.json"))
 SECONDS_MAX = 120
 
-# Labels that overlap by more than a hair, and charts without a mark inside their frame.
+# Lists labels that visibly overlap, and charts without a mark inside their frame.
 LOOK = """
 const wrong = [];
 for (const figure of document.querySelectorAll("figure")) {
@@ -74,7 +74,7 @@ say({ all, few, suite: count(), link: link && link.getAttribute("href") });
 
 
 def said(page: Path, script: str) -> Any:
-    """What a script says that is run at the end of a page."""
+    """The value that a script at the end of a page passes to `say`."""
     assert BROWSER is not None
     say = "const say = (value) => { const place = document.createElement('pre'); place.id = 'said'; "
     say += "place.textContent = JSON.stringify(value); document.body.append(place); };"
@@ -99,7 +99,7 @@ def test_no_label_of_a_kept_chart_lies_over_another_and_no_chart_is_empty(tmp_pa
 
 @pytest.fixture(scope="module")
 def sections(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Section]]:
-    """What the report of a made-up run of every suite says."""
+    """The sections of the report of a fake run of every suite."""
     return made_up.sections(tmp_path_factory.mktemp("runs"))
 
 

@@ -1,4 +1,4 @@
-"""What charts show: latency by percentile, requests and KiB of a query, ratios as shades."""
+"""Charts: latency by percentile, requests and KiB of a query, ratios as shades."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_every_limit_in_the_key_has_the_shade_that_it_is_shown_in() -> None:
 
 
 def test_only_a_table_of_ratios_is_shaded_and_an_unsure_ratio_is_not() -> None:
-    # The last one is far from 1 once.
+    # The last ratio is far from 1, but has one repeat.
     rows = [[
         Cell("test", "test"), Cell("1.30", 1.3, is_apart=True), Cell("0.70?", None, invalid=True), Cell("0.50", 0.5),
     ]]  # fmt: skip

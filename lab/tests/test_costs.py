@@ -1,4 +1,4 @@
-"""The cost of processes, those that end during the measurement included."""
+"""The cost of processes, including those that end during the measurement."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from pagehop_lab.measure.processes import ServerLook, other_cores
 from pagehop_lab.suites.log_writes import measure as log_writes
 from pagehop_lab.suites.results import Build
 
-# A parent that has a child work for some time, waits for it, and stays. Both work before they
-# report.
+# A parent whose child works for some time. The parent waits for the child and continues to run.
 PARENT = """
 import subprocess, sys
 child = "import time\\nwhile time.process_time() < 0.4: pass"
@@ -64,18 +63,18 @@ def test_a_child_that_ends_is_not_taken_off() -> None:
         parent.stdin.write("\n")
         parent.stdin.flush()
         late = time.monotonic() + 300
-        # The shell takes what it cost over when it has ended.
+        # The shell adds the child's cost to its own when the child has ended.
         while children(parent.pid):
             assert time.monotonic() < late, "the child does not end"
             time.sleep(0.02)
         cost = ServerLook(parent.pid) - before
         parent.communicate("\n")
-        # What it cost before is not taken off what it cost since.
+        # The child's cost before the first look is not subtracted from its cost after it.
         assert cost.cpu_s > 0.35
         assert cost.switches >= 0
 
 
-# A server: for each line that it reads, a child works for that time of CPU, in seconds, and ends.
+# A server: for each line, a child uses the CPU for that number of seconds, and ends.
 SERVER = """
 import subprocess, sys
 for line in sys.stdin:
@@ -83,7 +82,7 @@ for line in sys.stdin:
     subprocess.run([sys.executable, "-c", child])
     print(flush=True)
 """
-# A client that commits a thousand times.
+# A client with a thousand commits.
 COMMITS = "print('tell 0 1.0 0 0', 'tell 0 1.5 1000 1000', sep=chr(10))"
 
 
@@ -108,7 +107,7 @@ def test_what_is_written_back_after_the_commits_is_none_of_their_cpu(
         run = log_writes._run
 
         def commit(asked: log_writes.Asked) -> tuple[int, float, float]:
-            # The server's process of the connection ends with it, as PostgreSQL's do.
+            # The server's process of the connection ends with the connection, as in PostgreSQL.
             work(0.3)
             found = run(asked)
             busy_s[0] += 0.3 + found[2]
@@ -153,7 +152,7 @@ def test_other_work_beside_a_disk_is_what_neither_server_nor_client_nor_the_kern
 def test_a_thread_of_the_kernel_that_ended_is_not_taken_off() -> None:
     before, after = {2: 1.0, 30: 50.0, 31: 4.0}, {2: 1.5, 31: 4.25, 32: 0.5}
     assert processes.kernel_s(before, after) == 1.25
-    # The number of one that ended may be that of another.
+    # A new thread may get the number of one that ended.
     assert processes.kernel_s({2: 1.0, 30: 50.0}, {2: 1.0, 30: 0.1}) == 0.0
     assert processes.kernel_s(None, after) is processes.kernel_s(before, None) is None
 

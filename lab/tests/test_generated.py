@@ -1,4 +1,4 @@
-"""Generated rows: the same for a seed in chunks of any size, and shaped like embeddings."""
+"""Generated rows: a seed gives the same rows in chunks of any size, shaped like embeddings."""
 
 from __future__ import annotations
 

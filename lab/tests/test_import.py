@@ -1,4 +1,4 @@
-"""Results of other benchmarks: read as they are, shown beside ours, marked, and never compared."""
+"""Results of other benchmarks: read unchanged, shown beside ours, marked, and never compared."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ K = 10
 
 
 def vdb(**changes: Any) -> dict[str, Any]:
-    """One case as VectorDBBench writes it."""
+    """One case in VectorDBBench's format."""
     metrics = {
         "max_load_count": 0, "load_duration": 4462.6, "qps": 597.4, "serial_latency_p99": 0.0121, "recall": 0.9221,
         "ndcg": 0.926, "conc_num_list": [5, 10, 20, 60, 80], "conc_qps_list": [395.3, 512.5, 577.6, 597.4, 597.3],
@@ -50,7 +50,7 @@ def vdb_file(folder: Path, *results: dict[str, Any]) -> Path:
 
 
 def ann_file(folder: Path, distances: np.ndarray[Any, Any], *, mean: float | None = None, **attrs: Any) -> Path:
-    """One configuration as ann-benchmarks writes it."""
+    """A file with one configuration in ann-benchmarks' format."""
     path = folder / "M_24_efConstruction_500_ef_10.hdf5"
     given = {
         "algo": "hnswlib", "dataset": "generated-16", "name": "hnswlib ({'M': 24}, ef: 10)", "count": K,
@@ -68,7 +68,7 @@ def ann_file(folder: Path, distances: np.ndarray[Any, Any], *, mean: float | Non
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A run of ours."""
+    """The folder of a run of fake engines."""
     with fake_engines(tmp_path_factory.mktemp("data")):
         place = tmp_path_factory.mktemp("run") / "ours"
         run(plan_of("honest", "slow", load=QUICK + "repeats = 2\n"), place)
@@ -127,7 +127,7 @@ def test_a_result_file_of_ann_benchmarks_has_the_recall_that_its_threshold_gives
     assert point.recall == pytest.approx(1 - 5 / 200)
     assert (point.engine, point.dataset, point.qps, point.k) == ("hnswlib", "generated-16", 2000, K)
     assert point.more["build_s"] == 12.5
-    # What its plotting script counted stands where the set is not at hand.
+    # Without the set, the recall is the one that ann-benchmarks' plotting script computed.
     (again,) = annresults.read(ann_file(tmp_path, found, mean=0.975))
     assert again.recall == 0.975
     with pytest.raises(FormatError, match=r"no recall, only answers: .* --truth"):
@@ -172,7 +172,7 @@ def test_foreign_results_are_shown_beside_ours_and_compared_with_nothing(folder:
     tables = {table["name"]: table for table in sections["generated-16"]["tables"]}
     (row,) = tables["foreign-generated-16"]["rows"]
     assert [cell["text"] for cell in row][::4] == ["hnswlib (foreign)", "0.9900", "M_24_efConstruction_500_ef_10.hdf5"]
-    # Nothing of ours has changed.
+    # The tables of the run have not changed.
     before = json.loads(ours)["sections"][0]["tables"]
     assert [tables[table["name"]] for table in before] == before
     page = (folder / "report/index.html").read_text()
@@ -181,7 +181,7 @@ def test_foreign_results_are_shown_beside_ours_and_compared_with_nothing(folder:
     assert 'href="../foreign/' in page
     rows = list(csv.DictReader((folder / "report/foreign-cohere-768-1m.csv").open()))
     assert [(one["clients"], one["recall of"]) for one in rows] == [("60", vectordbbench.RECALL_OF)]
-    # The same files again bring nothing new, and no file is replaced.
+    # A second import of the same files adds nothing, and no file is replaced.
     files = sorted((folder / "foreign").iterdir())
     assert main(["import", str(folder), str(found), plot]) == 0
     assert sorted((folder / "foreign").iterdir()) == files

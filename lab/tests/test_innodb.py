@@ -1,4 +1,4 @@
-"""Servers of MariaDB and MySQL that are already here: they are made, queried and ended.
+"""Servers of MariaDB and MySQL that are already installed: they are created, queried and ended.
 
 Nothing is fetched.
 """
@@ -24,7 +24,7 @@ ROWS = 2000
 SCRIPTS = ("point-query", "points-covered-si", "range-notcovered-pk", "scan", "update-inlist", "read-write", "insert")
 
 
-# Those that a machine has are tested where that is asked for: a minute and more.
+# If this variable is set, all installed servers are tested, which takes more than a minute.
 ALL = "PAGEHOP_LAB_ALL_SERVERS"
 
 
@@ -104,17 +104,17 @@ def test_a_server_that_is_killed_ends_its_measurement(instance: innodb.Instance)
     while instance.running and time.monotonic() < late:
         time.sleep(0.05)
     assert not instance.running
-    # And comes again with what was committed.
+    # The server starts again with all committed rows.
     instance.start()
     assert instance.execute("SELECT count(*) >= 2000 FROM sbtest1") == [(1,)]
 
 
 def test_a_server_that_runs_already_is_left_as_it_was(instance: innodb.Instance) -> None:
-    """By URL: what it costs is not known, and our table is dropped in the end."""
+    """A server by its URL: its cost is not known, and the lab's table is dropped at the end."""
     instance.execute("CREATE DATABASE IF NOT EXISTS other")
     with pytest.raises(DevServerError, match=r"has a table sbtest1 already: .* which a killed run may have left"):
         running.of_url(instance.url(), "sbtest1").start()
-    # One of the same name in another database of the server is none of ours.
+    # A table of the same name in another database of the server is not the lab's.
     given = running.of_url(instance.url().replace("/lab?", "/other?"), "sbtest1")
     assert given.data_bytes() == 0
     given.start()

@@ -1,6 +1,7 @@
-"""The Insert Benchmark on a real server: rows come and go, answers are whole, a crash is reported.
+"""The Insert Benchmark on a real server: rows come and go, answers are complete, a crash is
+reported.
 
-Skipped if the server is not here already: nothing is fetched.
+Skipped if the server is not installed: nothing is fetched.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def server() -> Iterator[postgres.Instance]:
 
 
 def counted(server: postgres.Instance) -> tuple[int, int, int]:
-    """Rows, and the first and the last key."""
+    """The number of rows, the first key and the last key."""
     rows: tuple[int, int, int] = server.execute("SELECT count(*), min(transactionid), max(transactionid) FROM sales")[0]
     return rows
 
@@ -52,7 +53,7 @@ def test_a_window_of_rows_moves_and_is_asked(server: postgres.Instance) -> None:
     assert said["index_bytes"] > 3 * 2000 * 16
     state = State(0, said["rows"])
     raw = sales.write(server, 1, state, 50, 0.3)
-    # What was inserted and not yet deleted when they were told to stop.
+    # The rows that were inserted and not yet deleted when the clients were stopped.
     assert 0 <= state.high - state.low - 2000 <= 1000
     assert counted(server) == (state.high - state.low, state.low, state.high - 1)
     assert raw["count"] == state.high - said["rows"]
@@ -61,7 +62,8 @@ def test_a_window_of_rows_moves_and_is_asked(server: postgres.Instance) -> None:
         assert raw["count"] > 0
         assert raw["rows_short_count"] == 0
         assert raw["rows_per_answer"] > 9.5
-        # A busy machine may be late, and never too early: ten rows at once begin the second.
+        # A busy machine may make writes late, but never early. Ten rows are inserted at the start
+        # of the second.
         assert 0 < raw["rows_per_s"] <= 240
         assert sum(raw["per_second"]["asked"]) == raw["count"]
     assert counted(server) == (state.high - state.low, state.low, state.high - 1)
@@ -85,7 +87,7 @@ def test_a_clock_that_is_set_during_a_step_is_reported_and_rates_stand(
     watch = steps._watch
 
     def watched(*given: Any) -> Any:
-        """Clients start slowly on a busy machine, so the clock starts here."""
+        """Clients start slowly on a busy machine, so the timer starts here."""
         threading.Timer(1.5, lambda: set_by.__setitem__(0, -3600.0)).start()
         return watch(*given)
 
@@ -94,7 +96,7 @@ def test_a_clock_that_is_set_during_a_step_is_reported_and_rates_stand(
     raw = sales.query(server, 1, State(low, high + 1), "point", 0, 4.0)
     assert set_by == [-3600.0]
     assert raw["clock_jump_s"] == pytest.approx(-3600, abs=1)
-    # By the clock that was set it would be an hour less.
+    # By the changed clock, the time would be an hour less.
     assert 0 < raw["elapsed_s"] < 600
     assert raw["qps"] * raw["elapsed_s"] == pytest.approx(raw["count"])
     assert any("the clock was set by -3" in note for note in judge_load(raw).noted)

@@ -1,4 +1,4 @@
-"""Recall while rows come and go, against a slow and obvious count; verdicts on writes."""
+"""Recall while rows come and go, compared with a slow and obvious count; verdicts on writes."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def test_a_row_is_sure_after_its_commit_and_may_be_seen_from_its_begin() -> None
 
 
 def test_recall_counts_what_was_there_all_the_time() -> None:
-    # Rows on a line: row `id` is at `id`, the query at 10. Ids 8 to 12 exist; during the query 7 is
-    # deleted and 13 inserted.
+    # Row `id` has the position `id` on a line, and the query is at 10. Rows 8 to 12 exist. During
+    # the query, 7 is deleted and 13 is inserted.
     base = np.arange(40, dtype=np.float32)[:, None]
     came = moves(8, [0.0, 0.0, 0.0, 0.0, 0.0, 5.0])
     went = moves(7, [5.0])
@@ -41,10 +41,10 @@ def test_recall_counts_what_was_there_all_the_time() -> None:
 
     assert recall([10, 9, 11]) == (1.0, 0, 0)
     assert recall([10, 9, 12]) == (pytest.approx(2 / 3), 0, 0)
-    # As near as the third, whichever of the two it is; a row given twice counts once.
+    # Another row at the third distance also counts. A row that is returned twice counts once.
     assert recall([10, 10, 11])[0] == pytest.approx(2 / 3)
     assert recall([10, 9, -1]) == (pytest.approx(2 / 3), 0, 1)
-    # 7 may still be seen, later it is gone; 13 may be seen already.
+    # 7 may be found until its deletion has ended, and 13 since its insertion began.
     assert recall([10, 9, 7])[1] == 0
     assert recall([10, 9, 7], 6.0, 6.1)[1] == 1
     assert recall([10, 9, 13])[1] == 0
@@ -55,7 +55,7 @@ def test_recall_agrees_with_a_slow_count_of_a_window_that_wraps() -> None:
     random = np.random.default_rng(3)
     base = random.standard_normal((60, 4)).astype(np.float32)
     queries = random.standard_normal((150, 4)).astype(np.float32)
-    # 40 rows are there at first; one comes and one goes each second.
+    # At first there are 40 rows. One comes and one goes in each second.
     came = moves(40, list(np.arange(0.0, 50.0)), 0.3)
     went = moves(0, list(np.arange(0.0, 50.0)), 0.3)
     starts = random.uniform(1, 45, 150)

@@ -1,4 +1,4 @@
-"""Ctrl-C in every phase of a run: nothing is lost, nothing remains, the same command goes on."""
+"""Ctrl-C in every phase of a run: nothing is lost or left, and the same command continues."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from pagehop_lab.site import pages
 from pagehop_lab.store import RunFolder
 
 CASES = 4
-"""Tests of a plan of servers."""
+"""Number of tests in a plan of servers."""
 
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder for everything temporary, which is empty again after each test."""
+    """The folder for temporary files, which must be empty after each test."""
     place = tmp_path / "temporary"
     place.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(place))
@@ -38,7 +38,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 class Interrupted:
-    """Ctrl-C at one call of a function, before it has done anything."""
+    """Raises KeyboardInterrupt in one call of a function, before the function does anything."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: object, name: str, at: Callable[..., bool]) -> None:
         ours: Callable[..., Any] = getattr(owner, name)
@@ -54,7 +54,7 @@ class Interrupted:
 
 
 def nth(number: int) -> Callable[..., bool]:
-    """Whether it is that call, from 1."""
+    """A function that returns true in its `number`-th call, counted from 1."""
     calls = iter(range(1, 10**6))
     return lambda *_, **__: next(calls) == number
 
@@ -67,7 +67,7 @@ def raw_files(folder: Path) -> dict[str, bytes]:
 def assert_nothing_is_half_done(folder: Path) -> None:
     assert not list(folder.rglob(".unfinished*"))
     assert RunFolder(folder).damaged == []
-    # No process is at work in the folder any more.
+    # No other process holds the folder.
     with RunFolder.adding(folder):
         pass
 
@@ -78,7 +78,7 @@ def assert_nothing_is_half_done(folder: Path) -> None:
         (FakeProduct, "version", nth(2), 0),
         (FakeInstance, "start", nth(2), 0),
         (FakeBench, "load", nth(2), 0),
-        # The first two are those of loading, the third cleans up after the writes.
+        # The first two calls belong to loading, the third cleans up after the writes.
         (FakeInstance, "settle", nth(3), 4),
         (FakeBench, "measure", nth(6), 5),
         (ServersRunner, "_keep", nth(3), 2),
@@ -107,7 +107,9 @@ def test_a_run_of_servers(
 
 
 def asks(command: str, number: int = 1) -> Callable[..., bool]:
-    """Whether a process of an engine is asked for something, at that time, from 1."""
+    """A function that is true for the `number`-th request of `command` to an engine's process,
+    counted from 1.
+    """
     is_nth = nth(number)
     return lambda _, asked, *__, **___: asked == command and is_nth()
 
@@ -136,7 +138,8 @@ def test_a_run_of_engines(
         assert stop.came
         assert_nothing_is_half_done(folder)
         kept = raw_files(folder)
-        # What a busy machine spoiled is measured again: a third attempt may be of the first point.
+        # Points that a busy machine disturbed are measured again: a third attempt may be for the
+        # first point.
         found = len(RunFolder(folder).all("points"))
         assert found in ((1, 2) if points == 2 else (points,))
         results, _ = runs.run(text, folder)

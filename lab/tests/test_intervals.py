@@ -1,4 +1,4 @@
-"""Comparing two figures: identical engines are rarely told apart, and different ones are."""
+"""Comparing two figures: different engines are told apart, and identical ones rarely are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from pagehop_lab.analysis.intervals import Interval, compared, unpaired
 
 PAIRS = 2000
-# 5%, and three standard deviations of what that number of pairs shows of it.
+# 5%, and three standard deviations of the share that this number of pairs shows.
 CHANCE_MAX = 0.05 + 3 * math.sqrt(0.05 * 0.95 / PAIRS)
 
 Repeats = dict[int, float]
@@ -20,7 +20,7 @@ def pair(random: np.random.Generator, repeats: int, kind: str, ratio: float = 1.
     """Two engines on a machine whose speed drifts by 20% from repeat to repeat."""
     weather = 0.2 * random.standard_normal(repeats)
     if kind == "stalls":
-        # Now and then other work takes a third of a repeat.
+        # In a tenth of the repeats, other work takes a third of the time.
         noise = -0.4 * (random.random((2, repeats)) < 0.1) + 0.02 * random.standard_normal((2, repeats))
     else:
         noise = 0.03 * (
@@ -64,7 +64,7 @@ def test_an_engine_that_is_a_tenth_faster_is_told_apart_though_the_weather_wande
 
 
 def test_ranges_that_do_not_overlap_are_not_enough() -> None:
-    # The rule that was: it told identical engines apart in a third of all pairs of two repeats.
+    # The earlier rule: it told identical engines apart in a third of all pairs of two repeats.
     random = np.random.default_rng(2)
     apart = overlapping = 0
     for _ in range(PAIRS):

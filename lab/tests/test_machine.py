@@ -1,4 +1,4 @@
-"""What is known of the machine, and by which commit something was measured."""
+"""The facts about the machine, and the commit at which something was measured."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from runs import MACHINE, read_servers, server_results
 
 
 def disk(sys: Path, folder: Path, **files: str) -> None:
-    """A made-up /sys in which the disk of a folder has these files."""
+    """Writes a fake /sys in which the disk of a folder has these files."""
     device = folder.stat().st_dev
     place = sys / f"dev/block/{os.major(device)}:{os.minor(device)}"
     for name, text in files.items():
@@ -130,7 +130,7 @@ def test_a_run_goes_on_after_its_compilers_were_upgraded_and_says_so(tmp_path: P
 
 
 def kernel(place: Path, stolen: int, *throttled: int) -> tuple[Path, Path]:
-    """A made-up /proc and /sys of a machine from which some ticks were stolen."""
+    """A fake /proc and /sys of a machine from which some ticks were stolen."""
     proc, sys = place / "proc", place / "sys"
     proc.mkdir(parents=True, exist_ok=True)
     (proc / "stat").write_text(f"cpu  1 2 3 4 5 6 7 {stolen} 0 0\ncpu0 1 2 3 4 5 6 7 {stolen} 0 0\n")
@@ -151,7 +151,8 @@ def test_what_the_host_and_heat_took_is_counted_between_two_looks(tmp_path: Path
 
 
 def test_a_package_that_is_throttled_counts_once_and_not_for_each_cpu(tmp_path: Path) -> None:
-    # Two packages of two cores; the last two CPUs are of one core. A late CPU missed an event.
+    # Two packages of two cores. The last two CPUs share a core. A CPU that was added late missed an
+    # event.
     cpus = [(0, 0, 3, 7), (0, 1, 0, 7), (1, 0, 0, 2), (1, 1, 4, 1), (1, 1, 4, 2)]
     proc, sys = kernel(tmp_path, 0, *(core for _, _, core, _ in cpus))
     for number, (package, core, _, throttled) in enumerate(cpus):

@@ -1,4 +1,4 @@
-"""MariaDB from Debian's packages, and the load generator against it.
+"""MariaDB from Debian's packages, and the load generator with it.
 
 Skipped without the packages.
 """
@@ -38,7 +38,9 @@ def instance(server: Server) -> Iterator[Instance]:
 
 @pytest.fixture(scope="module")
 def files(instance: Instance, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A table of seeded vectors with an index, and files of queries and of their true neighbors."""
+    """A table of seeded vectors with an index. Returns the files of queries and of their true
+    neighbors.
+    """
     random = np.random.default_rng(7)
     rows, queries = (random.standard_normal((count, DIM)).astype("<f4") for count in (ROWS, QUERIES))
     values = ", ".join(f"({number}, x'{row.tobytes().hex()}')" for number, row in enumerate(rows))

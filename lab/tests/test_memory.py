@@ -1,4 +1,4 @@
-"""Servers with data larger than memory: plans, limits, what is expected of reads, and matrices."""
+"""Servers with data larger than memory: plans, limits, expected reads, and tables by memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ INSERTS = 'suite = "inserts"\n{more}[[server]]\nproduct = "postgres"\nversion = 
 
 
 class Restarted(FakeInstance):
-    """Says what was done with it."""
+    """A server that records the operations on it."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -55,7 +55,7 @@ class Product(FakeProduct):
 
 
 class FakeLimit:
-    """A control group that is not there."""
+    """A control group that does not exist."""
 
     made: list[FakeLimit] = []  # noqa: RUF012
     killed_count = 0
@@ -86,7 +86,7 @@ def fake_limits(monkeypatch: pytest.MonkeyPatch) -> list[FakeLimit]:
 
 
 def reading(_: FakeInstance, case: Case) -> Mapping[str, Any]:
-    """Reads a page for each query, or none."""
+    """Figures with about one read of a page for each query, or none."""
     reads = 0.9 if case.script != "insert" else 0.0
     return {
         "storage_reads_per_query": reads, "bytes_read_per_query": reads * 4096,
@@ -125,7 +125,8 @@ def test_without_a_limit_nothing_is_started_again(tmp_path: Path, fake_limits: l
 def test_a_server_that_the_kernel_killed_is_said_to_lack_memory_and_later_failures_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_limits: list[FakeLimit], rounds: int
 ) -> None:
-    # Of a connection, before it is measured; the count goes on in a repeat.
+    # The kernel killed five processes of connections before the measurement. Repeats continue this
+    # count.
     monkeypatch.setattr(FakeLimit, "killed_count", 5)
 
     def on(instance: FakeInstance, case: Case) -> Mapping[str, Any]:
@@ -245,7 +246,7 @@ def test_rows_of_a_commit_beside_queries_are_a_setting(monkeypatch: pytest.Monke
 def test_inserts_have_three_tables_of_steps_by_servers(tmp_path: Path) -> None:
     def on(instance: FakeInstance, case: Case) -> Mapping[str, Any]:
         raw = dict(made_up.steps(instance, case))
-        # One server does not keep up with the most writes.
+        # One server does not reach the highest rate of writes.
         if instance.name == "new" and case.range == 1000:
             raw["rows_per_s"] = 900.0
         return raw

@@ -1,4 +1,4 @@
-"""The microbenchmarks against a real PostgreSQL, with a real sysbench; skipped where either is not
+"""The microbenchmarks with a real PostgreSQL and a real sysbench. Skipped if either is not
 available.
 """
 
@@ -23,9 +23,9 @@ from pagehop_lab.measure.oltp import Ask, MeasureError, load, measure
 from pagehop_lab.suites.oltp.cases import CASES
 
 ROWS = 2000
-# Without `delete`, which empties the table.
+# All scripts except `delete`, which empties the table.
 SCRIPTS = ("ceiling", *dict.fromkeys(case.script for case in CASES if case.script != "delete"))
-# What the published tests ask, without their parameters.
+# The statements of the published tests, without their parameters.
 PUBLISHED = {
     "hot-points": "SELECT c FROM sbtest1 WHERE id IN (10)",
     "point-query": "SELECT c FROM sbtest1 WHERE id = ?",
@@ -99,8 +99,8 @@ def test_every_kind_of_test_is_measured(tree: Tree, instance: Instance, script: 
     assert raw["client_cpu_us_per_query"] > 0
     assert raw["count"] > 1
     assert abs(raw["clock_jump_s"]) < 0.1
-    # The shortest of them may take the client a fifth of a small machine's CPU: that is for a
-    # plan's report to say.
+    # For the shortest tests, the client may need a fifth of a small machine's CPU, which a plan's
+    # report has to say.
     assert not [reason for reason in judge_load(raw).wrong if not reason.startswith(("cache", "client"))]
 
 
@@ -108,7 +108,7 @@ def test_statements_are_the_published_ones(tree: Tree, instance: Instance) -> No
     for case in SCRIPTS[1:]:
         asked, _ = told(tree, instance, case)
         wanted = TRANSACTIONS.get(case) or [PUBLISHED[case]]
-        # A transaction may be cut by the end.
+        # The last transaction may be cut off.
         assert asked[: len(wanted)] == wanted, case
         assert set(asked) == set(wanted), case
 
@@ -125,7 +125,7 @@ def test_ranges_are_as_long_as_the_published_ones(tree: Tree, instance: Instance
 
 
 def told(tree: Tree, instance: Instance, script: str) -> tuple[list[str], list[list[int]]]:
-    """The statements that a server was asked, the ten parameters of a list as (10), and their
+    """The statements that a server got, with `(10)` for the ten parameters of a list, and their
     numbers.
     """
     begun = instance.log.stat().st_size
@@ -182,7 +182,8 @@ def test_a_server_that_stands_still_for_a_third_of_the_time_is_as_much_slower(tr
     for _ in range(5):
         figures = [measure(tree, instance, ask("scan", 0.7, share))["qps"] for share in (0.0, 0.33, 0.0, 0.33)]
         ratio = (figures[1] + figures[3]) / (figures[0] + figures[2])
-        # Other work on the machine may slow one of them more, but hardly every time.
+        # Other work on the machine may slow down one of the measurements, but rarely in all
+        # attempts.
         if 0.4 < ratio < 0.9:
             break
     assert 0.4 < ratio < 0.9

@@ -1,4 +1,4 @@
-"""Engines from files that are not in this repository, and data as anybody has them."""
+"""Engines in files outside of this repository, and data in common formats."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ name = "mine"
 
 @pytest.fixture(autouse=True)
 def unchanged() -> Iterator[None]:
-    """What is added is gone after each test."""
+    """Removes added engines and modules after each test."""
     before, modules = dict(CATALOG), set(sys.modules)
     yield
     CATALOG.clear()
@@ -96,7 +96,7 @@ def test_an_engine_of_a_file_is_measured_like_any_other(tmp_path: Path, environm
     assert facts.title == "My own"
     assert facts.version is not None
     assert facts.version.startswith("1.0, file ")
-    # Another file is another version: what it measured is measured again.
+    # A changed file is another version, so its points are measured again.
     file.write_text(file.read_text() + "\n# changed\n")
     with fake_engines(tmp_path):
         assert main(["run", str(plan), "--into", str(into), "--engine", str(file)]) == 0
@@ -109,7 +109,7 @@ def test_a_run_with_it_takes_results_of_other_benchmarks(tmp_path: Path, capsys:
     foreign = str(FIGURES / "dbpedia-openai-1000k-angular.plot")
     with fake_engines(tmp_path):
         assert main(["run", str(plan), "--into", str(into), "--engine", str(file)]) == 0
-    # Another process does not know the engine before it is told the file.
+    # Another process does not know the engine until it gets the file.
     assert "mine" not in CATALOG
     assert main(["import", str(into), foreign]) != 0
     assert "mine" in capsys.readouterr().err
@@ -192,7 +192,7 @@ def test_own_rows_are_a_set_and_its_last_rows_are_the_queries(
     assert (beside.facts.rows, beside.facts.queries, beside.facts.metric) == (300, 7, "angular")
     assert (beside.truth_ids[:, 0] == np.arange(7)).all()
     assert len({one.name for one in (tmp_path / "kept").iterdir()}) == 2
-    # Other queries, or changed ones, are another set.
+    # Other or changed queries make another set.
     np.save(asked, rows[:9])
     assert prepared(tmp_path, monkeypatch, path, queries_path=str(asked), metric="angular").facts.queries == 9
 

@@ -1,4 +1,4 @@
-"""Where the time goes at chosen numbers of sessions: plans, what perf says, and the table of it."""
+"""Where the time goes for chosen numbers of sessions: plans, the output of perf, and the table."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_only_points_with_these_sessions_are_looked_at_and_their_figures_are_as_
     for point in by_sessions[2]:
         assert point.valid, point.wrong
         assert point.raw["profile"] or point.raw["no_profile"]
-        # What was asked for the profile is not in the figures.
+        # The queries for the profile are not counted in the figures.
         assert point.raw["elapsed_s"] < 1
     page = (tmp_path / "run" / report.PAGE).read_text()
     assert "Where the time goes, by sessions" in page
@@ -74,7 +74,7 @@ def test_of_a_server_that_runs_already_nothing_is_known(monkeypatch: pytest.Monk
     dataset: Any = None
     ask = Ask(10, 2, None, 1.0, 60.0, 0.1, False, profile_s=2.0)
     assert served._profile(engine, question, dataset, ask)["no_profile"] == profile.NOT_OURS
-    # The processes of a server that is ours are looked at while it is asked for that long.
+    # The processes of the lab's own server are sampled during that time of queries.
     told: list[Any] = []
     monkeypatch.setattr(usage, "family", lambda pid: [pid, 8])
     monkeypatch.setattr(served, "_run", lambda *given: told.append(given[-1]))
@@ -98,7 +98,7 @@ def test_a_library_is_asked_at_the_rate_of_the_measurement_while_it_is_looked_at
     monkeypatch.setattr(profile, "during", lambda processes, work: work() and {"profile": processes})
     ask = Ask(10, 1, 20.0, 1.0, 60.0, 0.1, False, profile_s=0.3)
     in_process._profile([search], [np.zeros((1, 4), dtype=np.float32)], [], ask)
-    # Six are due; the one that is waited for when the time is over comes, too.
+    # Six queries are due in this time. One more may be sent that was waiting when the time ended.
     assert 1 <= len(asked) <= 7
 
 

@@ -1,4 +1,4 @@
-"""Passages: what of a page is prose, and in which order passages of packages come."""
+"""Passages: which parts of a page are prose, and in which order the passages of packages come."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_titles_are_some_plain_words() -> None:
 
 @pytest.fixture
 def packages(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, str]]:
-    """Packages that apt knows, each a page for each name."""
+    """The packages that the fake apt knows, each with its pages by name."""
     known: dict[str, dict[str, str]] = {
         "one-doc": {"b.html": f"<h1>Of one</h1><p>{FIRST}", "a.html": f"<p>{SECOND}", "a_source.html": f"<p>{THIRD}"},
         "two-doc": {"c.html": f"<p>{SECOND.upper()[0]}{SECOND[1:].replace(',', '')}<p>{THIRD}"},

@@ -1,8 +1,7 @@
-"""The analysis gives the tables that others printed from their raw results, digit for digit.
+"""The analysis computes the tables that others published from their raw results, digit for digit.
 
-A few published figures lie in `golden/`, and every table is computed from them. PAGEHOP_GOLDEN
-names a folder with all figures of the same results; with it, the tables are computed from those,
-too.
+`golden/` has a few published figures, from which every table is computed. PAGEHOP_GOLDEN names a
+folder with all figures of the same results; if it is set, the tables are computed from those, too.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ POSTGRES_9_TOO = ["9.0.23", "9.1.24", "9.2.24", "9.3.25", "9.4.26", "9.5.25", "9
 
 
 def whole(folder: str) -> Path:
-    """The folder with all published figures; skips without one."""
+    """The folder with all published figures. Skips the test if there is none."""
     named = os.environ.get(VARIABLE)
     if not named:
         pytest.skip(f"{VARIABLE} does not name a folder of published results")
@@ -48,7 +47,7 @@ def whole(folder: str) -> Path:
 
 @pytest.fixture(scope="module", params=["here", "whole"])
 def golden(request: pytest.FixtureRequest) -> Path:
-    """The figures in the repository, then all of them."""
+    """The figures in the repository, and then all figures."""
     return HERE if request.param == "here" else whole("vector")
 
 
@@ -66,7 +65,7 @@ def all_points() -> list[Point]:
 
 
 def best(points: list[Point], wanted: list[float]) -> dict[str, list[float | None]]:
-    """QPS of each engine at each target."""
+    """QPS of each engine at each target; None if it does not reach the target."""
     table: dict[str, list[float | None]] = {}
     for found in targets.at_targets(points, wanted):
         table.setdefault(found.engine, []).append(found.best.qps.median if found.best else None)
@@ -87,7 +86,7 @@ def test_the_printed_table_is_reproduced_from_the_settings_it_was_made_of(points
         "PGVector": ["287", "375", "440", "568", "588"],
         "PGVector_halfvec": ["321", "418", "483", "635", "662"],
     }
-    # Printed as 20: by way of 19.5.
+    # It was published as 20, which is 19.499 rounded to 19.5 and then rounded again.
     assert best(without(points, LOST), [1.0])["MariaDB"] == [19.499]
 
 
@@ -123,7 +122,7 @@ def test_the_grid_check_finds_the_two_values_that_the_print_lost(all_points: lis
 
 
 def planned(text: str) -> set[tuple[object, ...]]:
-    """Every point of a plan: engine, m, ef_construction of pgvector, ef_search."""
+    """Every point of a plan: engine, m, ef_construction (of pgvector), ef_search."""
     names = {"pgvector": "PGVector", "pgvector-halfvec": "PGVector_halfvec", "mariadb": "MariaDB"}
     return {
         (names[engine.name], build["m"], build.get("ef_construction"), search["ef_search"])
@@ -197,7 +196,7 @@ def test_no_other_setting_beats_one_of_the_frontier(points: list[Point]) -> None
             assert beaten
 
 
-# 16.2 over each base, as printed: min, max, average, median, standard deviation.
+# 16.2 divided by each base, as published: minimum, maximum, average, median, standard deviation.
 PRINTED = {
     "10.23": {
         "point-1": "1.02 1.11 1.07 1.08 0.03",
@@ -247,7 +246,8 @@ def test_each_ratio_is_as_printed() -> None:
 
 
 def test_half_is_rounded_up_in_decimals() -> None:
-    # As binary fractions 1.005 and 1.115 are a little less, and 1.125 would go to the even 1.12.
+    # As binary fractions, 1.005 and 1.115 are a little less, and 1.125 would be rounded to the even
+    # 1.12.
     assert [half_up(Decimal(text)) for text in ("1.005", "1.115", "1.125")] == [
         Decimal("1.01"), Decimal("1.12"), Decimal("1.13"),
     ]  # fmt: skip

@@ -1,6 +1,4 @@
-"""Figures of servers over each other: round by round, with an interval, and not valid where repeats
-disagree.
-"""
+"""Ratios of servers: computed round by round, with an interval, and invalid if repeats disagree."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ from pagehop_lab.suites.table import Cell, Table
 from runs import server_results
 
 PLANTED = Path(__file__).parents[1] / "results/planted-20261122"
-# What was planted there: C stands still for 5% of the time, D does 5% more.
+# The ratios that were planted: C stands still for 5% of the time, and D does 5% more work.
 TRUE = {"postgres 18 B": 1.0, "postgres 18 C slowed 0.05": 0.95, "postgres 18 D doubled 0.05": 1 / 1.05}
 IN_TURNS = "[load]\nrounds = 8\n"
 
@@ -84,7 +82,7 @@ def test_the_headline_tables_are_of_pairs(tmp_path: Path) -> None:
     assert all(0.77 < float(text) < 0.83 for text in column(table, "postgres new slowed 0.2"))
     assert {row[-1].tone for row in table.rows} == {"worse"}
     assert all("by 5 repeats" in row[-1].title for row in table.rows)
-    # The rates of others are the base's times the ratio.
+    # The rates of the other servers are the base's rate times the ratio.
     rates = oltp.absolute(results)
     for row, ratio in zip(rates.rows, table.rows, strict=True):
         old, new = (cell.value for cell in row[2:])
@@ -118,7 +116,9 @@ def test_repeats_that_disagree_by_more_than_the_effect_are_not_valid(tmp_path: P
 
 
 def test_the_five_numbers_are_of_all_tests_and_not_of_those_that_happened_to_be_significant(tmp_path: Path) -> None:
-    """All ten tests are 3% slower in 3% noise: few intervals leave out 1, of the slowest."""
+    """All ten tests are 3% slower, with 3% noise. Few intervals exclude 1: those of the slowest
+    tests.
+    """
     cases = tuple(case.name for case in CASES_OF_OLTP if case.group == "point-1")[:10]
     random = np.random.default_rng(7)
 
@@ -144,7 +144,7 @@ def test_the_note_on_changes_counts_the_tests_that_the_level_is_divided_by(tmp_p
 
     def on(_: FakeInstance, case: Case) -> None:
         asked[case.name] += 1
-        # Two of three repeats of both servers fail, so that one is left of each.
+        # Two of three repeats of both servers fail, so one repeat of each is left.
         if case.name == CASES[0] and asked[case.name] <= 4:
             raise MeasureError("it fails")
 

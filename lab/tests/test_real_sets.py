@@ -1,4 +1,4 @@
-"""Real sets: every array against the slow way, with a model of a few random numbers."""
+"""Real sets: every array is compared with a slow computation, by a small random model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ WORDS = [f"{first}{last}" for first in ["ba", "ke", "li", "mo", "ru", "ta"] for 
 
 
 class Stub:
-    """A model of 6 components: a vector for each word, and a little of its place in the text."""
+    """A model of 6 components: a vector for each word, and a small part for its position in the
+    text.
+    """
 
     name, dim = "stub", 6
 
@@ -40,7 +42,7 @@ class Stub:
         return self.table[batch] + np.arange(batch.shape[1], dtype=np.float32)[:, None] / 50
 
     def tokens_of(self, text: str) -> Any:
-        """Every token of one text, by itself."""
+        """Every token of one text, computed without other texts."""
         return self.outputs(self.tokens([text])[0][None])[0]
 
 
@@ -276,7 +278,7 @@ def test_the_model_s_graph_computes_what_its_paper_says() -> None:
 
 
 def plain_bert(weights: dict[str, Any], ids: Tokens) -> Any:
-    """The encoder of BERT for one text, in float64, a line for each formula."""
+    """BERT's encoder for one text, in float64, with a line for each formula."""
     from scipy.special import erf
 
     def dense(x: Any, name: str) -> Any:

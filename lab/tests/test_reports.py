@@ -1,4 +1,4 @@
-"""The report: one page without a network, the same tables everywhere, links to raw files."""
+"""The report: one page without a network, equal tables in all formats, links to raw files."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def results(folder: Path) -> Results:
-    """A run with engines that are measured, invalid and missing."""
+    """The results of a run with measured, invalid and missing engines."""
     plan = plan_of("honest", "slow", "short", "missing", load=LOAD, more="targets = [0.99, 0.05]")
     return run(plan, folder)[0]
 
 
 class Page(HTMLParser):
-    """What a page links to, loads, and holds."""
+    """The links of a page, what it loads, and its open elements."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class Page(HTMLParser):
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """A mark of a chart: it loads nothing and holds nothing."""
+        """An empty element is a mark of a chart, which loads nothing."""
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
@@ -82,7 +82,9 @@ RESULTS = sorted(path.parent for path in (Path(__file__).parents[1] / "results")
 
 @pytest.mark.parametrize("kept", RESULTS, ids=lambda path: path.name)
 def test_the_report_of_a_kept_run_can_be_made_again(kept: Path, tmp_path: Path) -> None:
-    """What the lab calls a point must not change, or no old run could be read or gone on with."""
+    """The identity of a point in the lab must not change. Otherwise, old runs could not be read or
+    continued.
+    """
     again = tmp_path / kept.name
     shutil.copytree(kept, again, ignore=shutil.ignore_patterns("report"))
     results = write(again, quiet=True)
@@ -95,7 +97,7 @@ def test_the_report_of_a_kept_run_can_be_made_again(kept: Path, tmp_path: Path) 
 def test_two_runs_agree_or_it_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
-    # Twenty times as slow, and five repeats: a busy machine cannot hide that.
+    # The difference is a factor of twenty, over five repeats, so a busy machine cannot hide it.
     load = QUICK + "repeats = 5\nin_turns = 9\n"
     plan = plan_of("slow", "drifting", load=load, more="targets = [0.99, 0.05]")
     run(plan, tmp_path / "one")
@@ -110,7 +112,7 @@ def test_two_runs_agree_or_it_is_told(
     assert [(row["engine"], row["recall >="]) for row in rows] == [
         ("slow", "0.99"), ("slow", "0.05"), ("drifting", "0.99"), ("drifting", "0.05"),
     ]  # fmt: skip
-    # What the engine that did not drift is told depends on how busy the machine was.
+    # The verdicts of the other engine depend on how busy the machine was.
     assert [row["verdict"] for row in rows][2:] == ["differ"] * 2
     assert main(["compare", str(tmp_path / "one"), str(folder)]) == 1, "engines that only one of them has"
     assert main(["compare", str(tmp_path / "one"), str(tmp_path / "nothing")]) == 1
@@ -169,7 +171,7 @@ def test_a_report_can_be_made_again_from_the_raw_files(folder: Path) -> None:
 
 
 def test_lost_points_are_found_from_the_files_alone(folder: Path, results: Results, tmp_path: Path) -> None:
-    """Removed raw files are reported, and so are values of options that no point has any more."""
+    """The report names missing raw files, and values of options without any point."""
     assert results.coverage.complete
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)

@@ -1,4 +1,4 @@
-"""The rooms of the lab point one way, and everything in them is at home there."""
+"""The rooms of the lab import each other in one direction, and each file is in its room."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "report": {"store", "suites"},
     "site": {"analysis", "engines", "published", "report", "store", "suites"},
 }  # fmt: skip
-# Libraries are loaded by the process that holds an engine, when it is wanted, and by nothing else.
+# Only the process of an engine imports these libraries, and only when it needs them.
 _LIBRARIES = re.compile(
     r"^(?:import|from) (?:faiss|hnswlib|usearch|svs|diskannpy|scann|lancedb|sqlite_vec|psycopg|pagehop)\b"
 )

@@ -1,4 +1,6 @@
-"""Runs with engines that lie, fail, crash and hang: all are found, the others are measured."""
+"""Runs with engines that report wrong facts, fail, crash and hang: all are detected, and the others
+measured.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(folder: Path) -> tuple[Results, str]:
-    """A run of all of them."""
+    """A run of all these engines."""
     load = QUICK + "repeats = 2\nin_turns = 20\n"
     return run(plan_of(*EVERY, load=load, more='base = "honest"'), folder)
 
@@ -59,12 +61,12 @@ def points_of(results: Results, engine: str) -> list[Point]:
 
 
 def kinds(point: Point) -> set[str]:
-    """The kinds of verdicts on a point."""
+    """The kinds of the verdicts on a point."""
     return {reason.partition(":")[0] for reason in point.wrong}
 
 
 def reasons(results: Results, engine: str) -> set[str]:
-    """The kinds of verdicts on an engine."""
+    """The kinds of the verdicts on an engine."""
     return set().union(*(kinds(point) for point in points_of(results, engine)))
 
 
@@ -102,7 +104,7 @@ def test_what_an_engine_does_wrong_makes_its_figures_invalid(
 ) -> None:
     points = points_of(whole[0], engine)
     assert len(points) == 4
-    # A busy machine may add verdicts of its own.
+    # A busy machine may add other verdicts.
     assert all(kind in kinds(point) for point in points)
 
 
@@ -151,7 +153,7 @@ def test_nothing_is_missing_in_silence(whole: tuple[Results, str]) -> None:
 def test_an_engine_that_hangs_is_ended_with_what_it_left_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has a run to itself: on a busy machine an honest build may take longer than this limit."""
+    """A separate run: on a busy machine, a correct build may take longer than this limit."""
     monkeypatch.setenv("SLEEP_S", f"98765.{os.getpid()}")
     results, said = run(plan_of("hanging", load=QUICK + "repeats = 1\nbuild_timeout_s = 2\n"), tmp_path)
     assert not points_of(results, "hanging")
@@ -216,7 +218,8 @@ def test_a_rate_that_is_not_sustained_makes_the_figure_invalid(tmp_path: Path) -
         for attempt in range(5):
             results, _ = run(plan_of("slow", load=load.format(rate)), tmp_path / f"{rate}-{attempt}")
             late = results.points[0].raw["latency_us"]["p99"]
-            # Other reasons are those of a busy machine, which may be late, but hardly every time.
+            # Other verdicts come from a busy machine, which may be late, but rarely in all
+            # attempts.
             found = ("rate" in reasons(results, "slow"), late > 50_000)
             if found == (wrong, wrong):
                 break
@@ -230,7 +233,7 @@ def test_a_cache_that_was_not_hot_gets_a_second_chance(tmp_path: Path) -> None:
     if max(read) == 0:
         pytest.skip("nothing here is ever read from storage")
     assert all(reads > 0.01 for reads in read)
-    # A third attempt, and one that is late, are a busy machine's.
+    # Third attempts, and late ones, come from a busy machine.
     attempts = [one["attempt"] for one in cold]
     assert attempts.count(1) == attempts.count(2) == 2, "both attempts are kept"
     assert results.again == 2
@@ -271,7 +274,7 @@ def test_hot_searches_ask_one_query_and_read_nothing(tmp_path: Path) -> None:
 
 
 def test_a_limit_of_memory_is_kept_or_said_to_be_impossible(tmp_path: Path) -> None:
-    """If nothing comes from storage in spite of the limit, the engine has too much memory."""
+    """If the engine reads nothing from storage despite the limit, it has too much memory."""
     load = QUICK + 'repeats = 1\ncold_queries = 20\ncaches = "limited"\nmemory_mib = 512\n'
     results, _ = run(plan_of("lukewarm", load=load, more='suite = "cold"'), tmp_path)
     if not results.points:
@@ -384,11 +387,13 @@ def test_a_set_that_cannot_be_had_leaves_the_others(tmp_path: Path) -> None:
 
 
 def test_a_stopped_run_leaves_whole_files_and_goes_on(tmp_path: Path) -> None:
-    """Ctrl-C while a point is measured: engines end, and the same command measures the rest."""
+    """Ctrl-C while a point is measured: engines end, and the same command measures the remaining
+    points.
+    """
     text = plan_of("slow", load=QUICK.replace("0.02", "0.5", 1) + "repeats = 4\n")
     program = (
         "import pathlib, signal, sys, runs\n"
-        # Tests that run in the background may ignore Ctrl-C.
+        # In tests that run in the background, Ctrl-C may be ignored.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "with runs.fake_engines(pathlib.Path(sys.argv[1])):\n"
         "    runs.run(sys.argv[2], pathlib.Path(sys.argv[3]))\n"

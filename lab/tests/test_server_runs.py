@@ -1,6 +1,6 @@
-"""Runs of made-up servers that are missing, die or are measured wrongly.
+"""Runs of fake servers that are missing, die or are measured wrongly.
 
-Each failure is found, and the others go on.
+Each failure is found, and the other servers are still measured.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def test_a_run_measures_everything_once_in_turns(tmp_path: Path, product: FakePr
     assert [name for name, _ in bench.asked[8:12]] == ["new", "old", "old", "new"]
     assert len(product.made) == 4
     assert all(one.removed for one in product.made)
-    # After loading, and after the writes.
+    # Servers settle after loading and after the writes.
     assert {one.settled for one in product.made} == {2}
     assert "[16/16]" in said
 
@@ -58,7 +58,7 @@ def test_what_is_there_is_not_measured_again(tmp_path: Path, product: FakeProduc
     results, _ = run(plan_of("old"), tmp_path / "run", bench, product)
     assert not bench.asked
     assert results.sound
-    # One repeat more is only that.
+    # For one more repeat, only that repeat is measured.
     results, _ = run(plan_of("old", repeats=2), tmp_path / "run", bench, product)
     assert len(bench.asked) == len(CASES)
     assert results.sound
@@ -78,7 +78,7 @@ def test_older_statements_are_noted_and_asked_again(
     assert len(bench.asked) == len(CASES)
     assert results.sound
     assert not any(one.noted for one in results.measured)
-    # What was measured by the older ones is still there.
+    # The points of the older statements are still in the folder.
     assert len(RunFolder(tmp_path / "run").all("points")) == 2 * len(CASES)
 
 
@@ -107,8 +107,8 @@ def test_a_server_that_is_killed_loses_only_what_it_was_asked(tmp_path: Path, pr
     assert measured(results, "old") == [CASES[0]]
     assert "the server died: sysbench: FATAL" in said
     assert len(results.coverage.missing) == 2
-    # The same command does the rest, on a server that repeats the writes. --retry also does what
-    # failed.
+    # The same command measures the rest, on a server that repeats the writes. With --retry it also
+    # measures what failed.
     bench = FakeBench()
     results, _ = run(plan_of("old", "new"), tmp_path / "run", bench, product)
     assert bench.asked == [("old", "update-index"), ("old", "point-query"), ("old", "insert")]
@@ -141,7 +141,7 @@ def test_after_ctrl_c_nothing_is_lost_and_no_server_is_left(tmp_path: Path, prod
     bench = FakeBench()
     results, _ = run(plan_of("old"), tmp_path / "run", bench, product)
     assert results.sound
-    # The writes are done again for what comes after them, and their figure stays as it was.
+    # The writes are repeated for the tests after them, and their figures do not change.
     assert bench.asked == [("old", "update-index"), ("old", "insert")]
     assert {one.file: one.raw for one in results.measured}.items() >= kept.items()
 
@@ -160,7 +160,7 @@ def test_a_disk_that_is_too_small_is_said_before(
     ("told", "kind"),
     [
         ({"client_share_of_core": 0.51}, "client"),
-        # As it was measured before the share of a core was known.
+        # Older points have no share of a core.
         ({"client_share_of_core": None, "client_share_of_machine": 0.21}, "client"),
         ({"errors": 3}, "errors"),
         ({"storage_reads_per_query": 0.5}, "cache"),
@@ -189,7 +189,7 @@ def test_runs_of_servers_are_compared_by_every_figure(
     run(plan_of("old", repeats=4), other, FakeBench(), product)
     assert command.main(["compare", str(one), str(same)]) == 0
     told = capsys.readouterr()
-    # Two servers, their bytes, and QPS and CPU of each test.
+    # Two servers, with their bytes, and QPS and CPU of each test.
     whole = 2 * (1 + 2 * len(CASES))
     assert f"{whole} agree" in told.err
     assert f"of {whole} figures" in told.err
@@ -199,7 +199,7 @@ def test_runs_of_servers_are_compared_by_every_figure(
     differing = [row for row in rows if row["verdict"] == "differ"]
     assert {(row["server"], row["unit"]) for row in differing} == {("postgres new", "a second")}
     assert all(float(row["second / first"]) == pytest.approx(0.5, abs=0.02) for row in differing)
-    # A server that only one of them has.
+    # Only one of the runs has this server.
     assert command.main(["compare", str(one), str(other)]) == 1
     assert "only one has it" in capsys.readouterr().out
 
@@ -249,7 +249,7 @@ def test_the_exit_code_says_what_failed_and_not_what_is_invalid(tmp_path: Path, 
     [
         ({"clock_jump_s": -3600.0}, "the clock was set by -3600.0 s"),
         ({"other_busy_cores": 0.5}, "others were running"),
-        # 1,000 queries of 12 us in a second are a hundredth of a core. The rest is unknown.
+        # 1,000 queries of 12 us in a second are a hundredth of a core. The rest is unexplained.
         ({"other_busy_cores": None, "busy_cores": 0.5}, "others were running: at most 0.49 cores"),
         ({"count": 3}, "few"),
     ],
@@ -296,7 +296,7 @@ def test_the_insert_benchmark_is_relative_and_a_step_that_falls_behind_is_void(
 ) -> None:
     def on(instance: FakeInstance, case: Case) -> dict[str, Any]:
         rate = {"range": case.range, "point": case.range}.get(case.script)
-        # The new one writes faster, and falls behind beside queries.
+        # The new server writes faster, but does not keep up beside queries.
         qps = 1100.0 if (instance.name, case.script) == ("new", "write") else 1000.0
         behind = instance.name == "new" and case.name == "qp1000"
         told: dict[str, Any] = {
@@ -313,7 +313,7 @@ def test_the_insert_benchmark_is_relative_and_a_step_that_falls_behind_is_void(
     results, said = run(text, tmp_path / "run", bench, product)
     assert "qp1000.r1  1,000.0 QPS  INVALID rate: 94% of 1000 rows a second were written" in said
     assert [one.case for one in results.measured if not one.valid] == ["qp1000"]
-    # After loading, the writes, and before the first query.
+    # Servers settle after loading, and after the writes before the first query.
     assert {one.settled for one in product.made} == {2}
     tables = {
         one["name"]: one
@@ -333,7 +333,7 @@ def test_the_insert_benchmark_is_relative_and_a_step_that_falls_behind_is_void(
 
 
 def changed(folder: Path, name: str) -> list[list[Any]]:
-    """Tests, servers before and after, and percent, as a report of changes has them."""
+    """Test, server before, server after, and percent, for each row of a table of changes."""
     tables = json.loads((folder / "report/tables.json").read_text())
     (found,) = [table for table in tables["sections"][0]["tables"] if table["name"] == name]
     return [[cell["text"] for cell in row[:3]] + [row[3].get("value")] for row in found["rows"]]
@@ -357,7 +357,7 @@ def test_in_turns_a_planted_step_is_found_in_weather_and_no_other(tmp_path: Path
     steps = changed(tmp_path / "slowed", "changes")
     assert [row[:3] for row in steps] == [[case, "postgres old B", "postgres old C slowed 0.05"] for case in CASES]
     assert all(abs(row[3] + 5) < 2 for row in steps)
-    # The made-up server needs no CPU to be stopped, and a real one hardly any. One run in twenty
+    # The fake server needs no CPU while it is stopped, and a real one hardly any. One run in twenty
     # lists a step by chance: with this seed, one of 1%.
     (by_chance,) = changed(tmp_path / "slowed", "changes-cpu")
     assert by_chance[0] == CASES[0]
@@ -384,7 +384,7 @@ def test_in_turns_a_server_that_dies_leaves_the_others_and_is_come_to_again(
     bench = FakeBench()
     results, _ = run(text, tmp_path / "run", bench, product, retry=True)
     assert results.sound
-    # Both are asked again, and what was there stays.
+    # Both servers are measured again, and earlier points are kept.
     assert ("new", "update-index") in bench.asked
     assert len(list((tmp_path / "run/points").glob("*new*"))) == len(CASES)
 

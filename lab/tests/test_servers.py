@@ -1,4 +1,4 @@
-"""A real server in a run: pgvector in PostgreSQL, started, queried and ended by the lab.
+"""A real server in a run: pgvector in PostgreSQL, which the lab starts, queries and ends.
 
 Skipped without the server.
 """
@@ -72,13 +72,13 @@ def test_a_server_is_measured_with_what_it_costs(tmp_path: Path) -> None:
 
 
 def test_a_planner_that_leaves_the_index_alone_makes_the_figures_invalid(tmp_path: Path) -> None:
-    """Twenty rows are read faster than an index over them."""
+    """Twenty rows are read faster without an index over them."""
     results = measured(tmp_path, 20)
     assert [point.wrong for point in results.points] == [("plan: the index was not used, every row was compared",)] * 2
 
 
 def test_a_distance_may_be_asked_for(tmp_path: Path) -> None:
-    """A search within a distance finds too few rows if the distance is too small."""
+    """A search within a distance that is too small finds too few rows."""
     plan = PLAN.replace("ef_search = [10, 40]", "ef_search = 40, within = [0.001, 9.0]").replace(
         "generated-16", "uniform-6"
     )
@@ -121,7 +121,8 @@ def test_rows_come_in_while_others_are_searched_and_are_gone_afterwards(tmp_path
     for seconds in (0.5, 2.0, 4.0, 8.0):
         longer = text.replace("seconds = 0.1", f"seconds = {seconds}", 1)
         steady, too_many = run(longer, tmp_path / f"run-{seconds}")[0].points
-        # Rows go in ten times a second. A busy machine may be late with the last of few.
+        # Rows are inserted ten times a second. On a busy machine, the last insertion of a short
+        # step may be late.
         if steady.valid:
             break
     assert steady.asked == (("insert_rate", 100.0),)
@@ -137,7 +138,7 @@ def test_rows_that_come_in_are_filtered_like_others(tmp_path: Path) -> None:
     load = "insert_rate = [0.0, 100.0]\nmatching = [1.0, 0.5]"
     text = PLAN.format(rows=4000, load=load, more="").replace("[10, 40]", "40")
     results = run(text.replace("seconds = 0.1", "seconds = 0.5", 1), tmp_path / "run")[0]
-    # A busy machine may be late with rows.
+    # On a busy machine, rows may be late.
     assert not [reason for point in results.points for reason in point.wrong if not reason.startswith("inserts:")]
     both = next(point for point in results.points if len(point.asked) == 2)
     assert both.asked == (("matching", 0.5), ("insert_rate", 100.0))
@@ -186,7 +187,7 @@ def test_any_index_of_any_server_is_measured_as_a_plan_writes_it(tmp_path: Path)
 def test_caches_are_cold_scarce_and_hot(tmp_path: Path) -> None:
     """Empties the kernel's caches and limits memory, which needs root.
 
-    Without it every point says so.
+    Without root, every point reports this.
     """
     load = 'cold_queries = 30\ncaches = ["cold", "limited", "hot"]\nmemory_mib = 64\n'
     text = PLAN.format(rows=8000, load=load, more="").replace("generated-16", "generated-384")
@@ -223,14 +224,14 @@ def test_a_server_that_runs_already_is_left_as_it_was(tmp_path: Path) -> None:
         results = measured(tmp_path, 4000, load="rate = 200.0", more=f'url = "{cluster.url()}"')
         assert results.coverage.complete
         assert not results.coverage.failed
-        # A busy machine may be late with an answer.
+        # On a busy machine, an answer may be late.
         wrong = [reason for point in results.points for reason in point.wrong if not reason.startswith("rate:")]
         assert wrong == []
         assert cluster.psql("SELECT count(*) FROM pg_class WHERE relname LIKE 'pagehop_lab%'") == "0"
         password = cluster.password
     for point in results.points:
         assert point.raw["rate"] == 200
-        # In a tenth of a second one answer that is late is many.
+        # In a tenth of a second, one late answer is a large share.
         assert 0 < point.qps < 220
         assert point.raw["engine_cpu_us_per_query"] is None
     for path in (tmp_path / "run").rglob("*.*"):

@@ -1,4 +1,4 @@
-"""Plans of servers: ranges of versions, configurations of each version, and mistakes."""
+"""Plans of servers: ranges of versions, configurations for each version, and errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_point_releases_have_names_and_are_in_the_order_of_their_versions() -> N
     numbers = [tuple(map(int, (one.version or "").split("."))) for one in known.values()]
     assert numbers == sorted(set(numbers))
     assert (known["14"].version, known["9.6"].version, known["11"].version) == ("14.24", "9.6.24", "11.22")
-    # What is newest has two names.
+    # The newest point release has two names.
     assert release("postgres", "14.24") == known["14"]
     assert release("postgres", "14.10").artifact.endswith(":14.10.0")
     with pytest.raises(
@@ -72,7 +72,7 @@ OLTP = OF_SERVERS["oltp"]
 def test_versions_are_ranges_and_lists() -> None:
     assert expanded("postgres", "12..14") == ["12", "13", "14"]
     assert expanded("postgres", "9.6..10,18") == ["9.6", "10", "18"]
-    # What is not there is said when it is wanted, so that the others are measured.
+    # An unknown version is an error only when it is needed, so that the others are measured.
     assert expanded("postgres", "19") == ["19"]
     with pytest.raises(PlanError, match=r"12\.\.19: there is no postgres 19 .* there are 9\.6"):
         expanded("postgres", "12..19")
@@ -119,7 +119,7 @@ def test_a_server_may_run_already_and_its_password_is_not_kept() -> None:
     identity = CaseSpec(server, plan.cases[0], 0).identity(plan, "here", None)
     assert "secret" not in plan.text + str(identity)
     assert identity["url"] == "mysql://me@127.0.0.1:3307/lab"
-    # Its data are elsewhere.
+    # The data of a server with a URL are not on this disk.
     assert needed_bytes(plan) == needed_bytes(read_servers(f'suite = "oltp"\n{POSTGRES}', "any"))
 
 

@@ -1,4 +1,4 @@
-"""Sets: made once, and refused if they are not what they say."""
+"""Sets: prepared once, and refused if they are inconsistent."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def made(name: str, path: Path | None = None, **more: Any) -> Dataset:
 
 
 def brute(base: Any, queries: Any, metric: str, depth: int) -> tuple[Any, Any]:
-    """The truth, by the plainest way there is."""
+    """The true neighbors, by comparing all rows."""
     distances = np.array([
         DISTANCES[metric](base, np.broadcast_to(query, base.shape)) for query in queries
     ])  # fmt: skip
@@ -39,7 +39,7 @@ def brute(base: Any, queries: Any, metric: str, depth: int) -> tuple[Any, Any]:
 
 
 def write(path: Path, metric: str = "euclidean", **changes: Any) -> Path:
-    """A file in ann-benchmarks' layout, with some of it changed."""
+    """A file in ann-benchmarks' format, with some changes."""
     random = np.random.default_rng(11)
     base, queries = (random.standard_normal((count, 5)).astype(np.float32) for count in (400, 30))
     ids, distances = brute(base, queries, metric, 100)
@@ -150,7 +150,7 @@ def test_a_set_that_is_not_there_is_said() -> None:
 
 @pytest.fixture
 def real_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """`lsa-1024` with few rows of few dimensions, as `./dev data` leaves it."""
+    """A small `lsa-1024`, of few rows and dimensions, in the files that `./dev data` writes."""
     stream, folder = np.random.default_rng(1), tmp_path / "lsa-1024"
     folder.mkdir()
     rows, queries = (stream.standard_normal((count, 8)).astype(np.float32) for count in (300, 20))
@@ -222,7 +222,7 @@ def test_the_command_makes_sets_and_says_what_it_does_not_know(
 def test_the_command_ends_as_ctrl_c_does_when_it_is_killed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # What it started ends with it: pools of processes end where an exception leaves them.
+    # An exception also ends the pools of processes that the command has started.
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(command, "_prepare", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
     try:

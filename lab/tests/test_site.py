@@ -1,4 +1,4 @@
-"""The site: every run with its figures, losses of Pagehop first, any two runs, no network."""
+"""The site: every run with its figures, losses of Pagehop first, pairs of runs, no network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEPT = sorted(path.parent for path in (Path(__file__).parents[1] / "results").gl
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two runs of made-up engines."""
+    """A site of two runs of fake engines."""
     place = tmp_path_factory.mktemp("site")
     with fake_engines(place / "data"):
         for name in ("run-20260101-a", "run-20260102-b"):
@@ -81,12 +81,12 @@ def test_what_is_lost_is_told_by_intervals_and_what_is_not_reached_is_lost() -> 
         ("missing", "another 2 QPS"),
         ("slower", "other 200 QPS"),
     ]
-    # Without anything of Pagehop there is nothing to lose.
+    # Without Pagehop in a run, there are no losses.
     assert summary.contests("run", [one for one in figures if not one.is_ours]) == []
 
 
 def contests_of(run: str) -> dict[str, summary.Contest]:
-    """Where Pagehop stands in a kept run, by what is compared."""
+    """The contests of Pagehop in a kept run, by compared figure."""
     folder = RunFolder(Path(__file__).parents[1] / "results" / run)
     results = suite_of(folder.plan).report(folder).results
     return {one.other.group: one for one in summary.contests(run, figures_of(results))}
@@ -98,15 +98,16 @@ def test_what_pagehop_costs_a_server_is_compared_as_well_as_its_rates() -> None:
     for step in ("write-one", "copy", "log-rows"):
         assert said[f"{step}, rows/s"] == said[f"{step}, CPU us a row"] == summary.WON
         assert said[f"{step}, bytes of log a row"] == summary.LOST
-    # Interval and rows differ with the speed of a server: one repeat says nothing of it.
+    # The interval and the number of rows depend on the server's speed: one repeat cannot decide.
     assert said["log-interval, bytes of log a row"] == summary.UNKNOWN
     assert said["bytes of the index after loading"] == summary.LOST
-    # Searches come by a schedule, whose rate no server decides; their latency is compared.
+    # Searches follow a schedule, so their rate does not depend on the server, and their latency is
+    # compared.
     searches = [one.other.unit for group, one in found.items() if group.startswith("search")]
     assert sorted(searches) == [
         "ms, p50 of a search", "ms, p99 of a search", "times p50 without writers", "times p99 without writers",
     ]  # fmt: skip
-    # The run counted the bytes of a database that no step uses.
+    # These would be the bytes of a database that no step uses.
     assert "bytes of all data after loading" not in found
 
 

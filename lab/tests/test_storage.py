@@ -1,4 +1,4 @@
-"""What the disk did and what memory was allowed, from what the kernel writes."""
+"""The work of a disk and the memory limit, from files of the kernel."""
 
 from __future__ import annotations
 

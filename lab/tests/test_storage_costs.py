@@ -1,4 +1,4 @@
-"""Formulas of write amplification on published counters, settling, and plans of storage costs."""
+"""Storage costs: formulas of write amplification on published counters, settling, and plans."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ options = { sync = ["fdatasync", "open_datasync"], sector_bytes = [512, 4096] }
 def test_published_counters_give_the_published_amplification(
     written: int, syncs: int, each: str, low: str, usual: str
 ) -> None:
-    """A redo log and a binary log of a production server, by the code of the suite's tables."""
+    """The redo log and the binary log of a production server, by the functions of the suite's
+    tables.
+    """
     found = bytes_per_sync(written, syncs)
     assert (f"{found:.1f}", f"{least(found, PAGE):.2f}", f"{expected(found, PAGE):.2f}") == (each, low, usual)
 
@@ -68,14 +70,14 @@ def test_amplification_falls_as_commits_grow_and_is_one_for_whole_pages() -> Non
     sizes = [1, 10, 512, 4000, 4096, 100_000]
     usual = [expected(size, PAGE) for size in sizes]
     assert usual == sorted(usual, reverse=True)
-    # Any start within a page, simulated.
+    # Simulates writes that start at any byte of a page.
     starts = np.random.default_rng(1).integers(0, PAGE, 200_000)
     pages = (starts + 1770 - 1) // PAGE + 1
     assert float(pages.mean()) * PAGE / 1770 == pytest.approx(expected(1770, PAGE), rel=0.01)
 
 
 def log(**more: Any) -> dict[str, Any]:
-    """1,000 commits of 300 bytes of log each, in pages of 4,096."""
+    """Figures of 1,000 commits with 300 bytes of log each, in pages of 4,096 bytes."""
     written = round(1000 * (PAGE + 300 - 1))
     return {
         "name": "redo", "sector_bytes": 512, "page_bytes": PAGE, "logical_bytes": 300_000, "counted_bytes": None,
@@ -93,12 +95,12 @@ def test_a_ledger_adds_up_or_says_how_much_is_unexplained() -> None:
     assert counted is not None
     assert (counted.by_formula, counted.adds_up) == (False, False)
     assert counted.unexplained == pytest.approx(1 - 4_040_960 / 4_435_960, abs=1e-3)
-    # Of four writes three were written again before they were synced.
+    # Three of four writes were overwritten before the next sync.
     pages = round(250 * (PAGE + 1200 - 1))
     seldom = account(log(syncs=250, device={"bytes": pages, "writes": 250}, requests=None))
     assert seldom is not None
     assert seldom.unexplained == pytest.approx(0, abs=1e-9)
-    # Where each is safe by itself, none is synced.
+    # If each write is durable by itself, there are no syncs.
     assert account(log(syncs=0)) == whole
     untold = account(log(writes=None))
     assert untold is not None
@@ -123,7 +125,7 @@ def test_a_rate_has_settled_when_it_goes_nowhere() -> None:
     steady = list(1000 * noise)
     assert not settled(steady[:9])
     assert settled(steady[:10])
-    # One stall is no drift.
+    # A single stall does not count as drift.
     assert settled([*steady[:7], 10.0, *steady[8:10]])
     warming = [1000 * (1 - np.exp(-at / 8)) * noise[at] for at in range(40)]
     assert not settled(warming[:12])
@@ -164,7 +166,7 @@ def test_a_plan_of_reads_is_every_combination() -> None:
     assert [case.name for case in plan.cases] == [
         "clients=8 ahead=0", "clients=32 ahead=0", "clients=8 ahead=128", "clients=32 ahead=128",
     ]  # fmt: skip
-    # The texts of all rows, and what servers have besides.
+    # The texts of all rows, and the other files of the servers.
     assert 5 * 600_000 * 512 < needed_bytes(plan) < 10 * 2**30
 
 
@@ -183,7 +185,7 @@ def test_a_plan_of_reads_may_have_two_memories_and_asks_who_has_it_by_handler() 
     assert len(names) == len(set(names)) == 2 * 2 * 2 * 2
     asked = {server.product: len(plan.cases_of(server, 0)) for server in plan.servers}
     assert asked == {"mariadb": 16, "lmdb": 8}
-    # What was measured before with one memory is the same measurement.
+    # A point that was measured with one memory keeps its identity.
     old = read_servers(POINTS.format(load="", more=""), "any")
     spec = CaseSpec(old.servers[0], old.cases[0], 0)
     assert spec.identity(plan, "here", "11.8.6") == spec.identity(old, "here", "11.8.6")

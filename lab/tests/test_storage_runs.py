@@ -1,4 +1,4 @@
-"""Runs of made-up servers with measured storage: reports, failures during a run, and going on."""
+"""Runs of fake servers with measured storage: reports, failures in a run, continued runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def product() -> FakeProduct:
 
 
 def reading(on: Callable[[FakeInstance, Case], Mapping[str, Any] | None] | None = None, **more: Any) -> FakeBench:
-    """Reads; `on` may do anything before a figure is given."""
+    """A bench of reads. `on` is called before each figure, and may return fields or raise."""
     return FakeBench(lambda instance, case: read(case, **((on and on(instance, case)) or {})), READ_LOADED, **more)
 
 
@@ -58,7 +58,8 @@ def test_a_run_of_reads_says_what_a_read_takes_by_who_counted(tmp_path: Path, pr
     assert "[12/12]" in said
     rows = rows_of(tmp_path / "run", "reads")
     assert [row[:2] for row in rows[:2]] == [[SMALL, "clients=8 ahead=0"], [SMALL, "clients=32 ahead=0"]]
-    # Reads a query, KiB a read, of the process, what it says, ms, in flight.
+    # Reads and KiB per read of the disk, reads of the process, the server's report, ms, reads in
+    # flight.
     assert rows[0][4:6] + rows[0][7:11] == ["0.90", "4.0", "3.6", "pages 0.90", "0.100", "4.0"]
     assert [row[5] for row in rows_of(tmp_path / "run", "loads")] == ["an ext4 of its own"] * 3
     assert {row[4] for row in rows_of(tmp_path / "run", "points-reads")} == {"96"}
@@ -84,7 +85,7 @@ def test_reads_that_say_nothing_are_in_no_table_but_their_own(
     invalid = rows_of(tmp_path / "run", "invalid")
     assert [row[:2] for row in invalid] == [[name, "clients=8 ahead=0"] for name in (SMALL, LARGE, ROCKS)]
     assert all(row[2].startswith(wrong) for row in invalid)
-    # Asked to, the same command tries them again, and what it finds then counts.
+    # With retry, the same command measures them again, and the new points count.
     bench = reading()
     assert not run(READS, tmp_path / "run", bench, product)[0].sound
     assert not bench.asked
@@ -99,7 +100,7 @@ def test_two_memories_and_handler_have_curves_of_their_own_and_the_best_is_shown
 ) -> None:
     def on(_: FakeInstance, case: Case) -> Mapping[str, Any]:
         assert isinstance(case, ReadCase)
-        # HANDLER is faster, less memory slower, and 128 KiB of read-ahead cost half.
+        # HANDLER is faster, less memory is slower, and read-ahead of 128 KiB halves the rate.
         times = (
             (2 if case.statement == "handler" else 1) / (1 + (case.memory_mib == 64)) / (1 + case.read_ahead_kib / 128)
         )
@@ -168,7 +169,7 @@ def test_a_server_that_does_not_start_with_a_small_cache_stays_for_the_other_siz
 def test_a_store_that_ends_loses_one_point_and_a_server_what_was_left(tmp_path: Path, product: FakeProduct) -> None:
     def on(instance: FakeInstance, case: Case) -> None:
         if case.name == "clients=32 ahead=0":
-            # A store runs only while it is asked.
+            # A store runs only during a request.
             instance.running = instance.name == ""
             raise MeasureError("mariadb: it was killed by SIGKILL and said nothing")
 
@@ -179,7 +180,7 @@ def test_a_store_that_ends_loses_one_point_and_a_server_what_was_left(tmp_path: 
     assert len(results.coverage.failed) == 3
     assert len(results.coverage.missing) == 4
     kept = {one.file: one.raw for one in results.measured}
-    # The same command does what was not come to, and what failed if it is asked to.
+    # The same command measures the missing points, and with retry the failed ones.
     bench = reading()
     results, _ = run(READS, tmp_path / "run", bench, product)
     assert len(bench.asked) == 4
@@ -220,7 +221,7 @@ def test_after_ctrl_c_the_same_command_measures_what_is_left(tmp_path: Path, pro
         run(READS, tmp_path / "run", reading(interrupt), product)
     assert all(one.removed for one in product.made)
     kept = {record.file: record.raw for record in RunFolder(tmp_path / "run").all("points")}
-    # Two tests of three servers, and of the third those before the one that was interrupted.
+    # Two tests of three servers, and the tests of the third one before the interrupt.
     assert len(kept) == 2 * 3 + 2
     bench = reading()
     results, _ = run(READS, tmp_path / "run", bench, product)
@@ -253,12 +254,13 @@ def test_a_ledger_says_what_is_unexplained_and_where_nothing_is_known(tmp_path: 
     assert results.sound
     ledger = {tuple(row[:3]): row[3:] for row in rows_of(tmp_path / "run", "ledger")}
     test, mysql = "bytes=100 clients=1", "mysql 9 sync=buffered sector_bytes=512 binlog=True"
-    # Bytes of the row, of the log, written, who says it, disk, in files, file system, unexplained.
+    # Bytes: row, log, written, their source, disk, in files, of the file system; and the
+    # unexplained share.
     postgres = "postgres 18 sync=fdatasync sector_bytes=512"
     assert ledger[postgres, test, "wal"] == ["100", "300", "307", "server", "357", "307", "50", "+0.0%"]
     assert ledger[mysql, test, "binlog"][2:] == ["-", "-", "357", "307", "50", "-"]
     assert ledger["postgres 17 sync=fdatasync sector_bytes=512", test, "wal"][-1] == "no disk of its own"
     first = rows_of(tmp_path / "run", "amplification")[0]
-    # Log bytes of a commit and of a sync, page, least, expected, measured, with the file system.
+    # Log bytes per commit and sync, page, least, expected, measured, with the file system.
     assert first[4:] == ["300", "600", "8192", "13.65", "14.65", "1.02", "1.19"]
     assert len(rows_of(tmp_path / "run", "kernel")) == len(results.measured) == 12

@@ -1,4 +1,4 @@
-"""The folder of a run: nothing is overwritten, half-written or mistaken for something else."""
+"""The folder of a run: files are not overwritten, half-written or confused with others."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_another_machine_needs_another_folder(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_what_was_there_and_no_half_file(tmp_path: Path) -> None:
-    """The kernel refuses to write beyond 20,000 bytes, as it does on a full disk."""
+    """The kernel refuses to write beyond 20,000 bytes, like on a full disk."""
     program = (
         "import resource, sys, pathlib\n"
         "from pagehop_lab.store import RunFolder, StoreError\n"

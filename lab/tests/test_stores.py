@@ -1,4 +1,4 @@
-"""Reads of a real store and commits to real servers, each on its own file system if available."""
+"""Reads of real stores and commits to real servers, each on a separate file system if possible."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def volume(size: int, sector: int) -> Volume:
 
 
 def test_a_limit_of_memory_that_does_not_suffice_is_why_a_measurement_failed(tmp_path: Path) -> None:
-    """A store that wants 200 MiB within 32."""
+    """A store that needs 200 MiB with a limit of 32 MiB."""
     try:
         limit = MemoryLimit(32)
     except EngineError as error:
@@ -88,7 +88,7 @@ def command(what: str, folder: Path, *more: int, store: str = "sqlite") -> list[
 
 
 def asked(folder: Path, rows: int = ROWS, store: str = "sqlite") -> Asked:
-    """Two clients for a moment: what they reach is no measure of anything."""
+    """Two clients for a short time, whose figures are no measurement."""
     reads = command("read", folder, rows, 2, 1, store=store)
     return Asked(reads, store, {}, folder, 0.2, 0.6, family, dict, 0.5)
 
@@ -99,17 +99,17 @@ def test_a_store_is_filled_and_read(tmp_path: Path, store: str) -> None:
     raw = measure(asked(tmp_path, store=store))
     assert raw["qps"] > 10
     assert raw["count"] > 3
-    # Ten windows of half a second are what it takes to have settled.
+    # A settled rate needs ten windows of half a second.
     assert raw["settled"] is False
     assert raw["settle_s"] >= 0.6
     assert raw["server_cpu_us_per_query"] > 0
     assert 0 < client_us(command("ceiling", tmp_path, ROWS, 1, 1, store=store)) < 1000
-    # The store that is asked last is asked for a row that is not there.
+    # This store gets a request for a row that does not exist.
     with pytest.raises(MeasureError, match=rf"{store}: row \d+ is not there"):
         measure(asked(tmp_path, 10**9, store))
 
 
-# Clients that are processes, of a store that has everything.
+# Clients that are processes, of a store that has every row.
 FORKED = "import embedded; embedded.read(lambda: lambda key: key, 1000, 3, 1, False)"
 
 
@@ -203,5 +203,5 @@ def test_what_a_log_costs_adds_up(number: int) -> None:
             found = account(log)
             assert found is not None
             assert found.unexplained is not None
-            # A few dozen commits on a busy machine are not yet what the formula expects of many.
+            # A few dozen commits on a busy machine may differ from the formula, which is for many.
             assert abs(found.unexplained) < (0.001 if number == 0 else 0.1)

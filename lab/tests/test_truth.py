@@ -1,4 +1,4 @@
-"""The truth is what comparing everything in float64 says."""
+"""The true neighbors are those of a comparison of all rows in float64."""
 
 from __future__ import annotations
 

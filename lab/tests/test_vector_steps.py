@@ -1,6 +1,6 @@
 """The vector Insert Benchmark on real servers: rows come and go, and answers are right.
 
-What a step left behind is checked. Skipped if the server is not here already: nothing is fetched.
+The state after each step is checked. Skipped if the server is not installed: nothing is fetched.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pagehop_lab.suites.vector_inserts.vector_rows import _length, _values
 from runs import read_servers
 
 ROWS = 600
-# Candidates enough to find all of few rows.
+# The list of candidates is long enough to find all of these few rows.
 PLAN = """
 suite = "vector-inserts"
 [load]
@@ -77,18 +77,18 @@ def test_a_window_of_vectors_moves_and_the_nearest_are_found(tables: Any, datase
     raw = vector_inserts.write(tables, dataset, state, 5, 0.5)
     assert raw["count"] > 0
     assert tables.window() == (state.low, state.high)
-    # Before VACUUM all of pgvector's few candidates may be dead: on a fast machine most rows are.
+    # Before VACUUM, all of pgvector's few candidates may be dead: on a fast machine most rows are.
     tables.settle()
     raw = vector_inserts.query(tables, dataset, state, 50, 0.6)
     assert raw["recall"] > 0.95
     assert raw["rows_gone_count"] == 0
-    # MariaDB may return fewer rows than requested while others delete; the faster the machine, the
-    # more often.
+    # MariaDB may return fewer rows than requested while others delete, most often on a fast
+    # machine.
     assert raw["rows_short_count"] == 0 or isinstance(tables, MariaDbVectors)
     assert raw["rows_again_count"] == max(0, state.high - 2 * ROWS)
     assert tables.window() == (state.low, state.high)
     assert raw["index_bytes"] > 0
-    # Another client found the window, which it had not been told.
+    # Another client has moved the window, which the bench does not know.
     bench = run.VectorInserts(read_servers(PLAN, "test"))
     bench._states[id(tables)] = State(0, state.high - 7)
     bench.__dict__["_dataset"] = dataset
@@ -110,7 +110,7 @@ def test_the_index_is_used_or_that_is_said(dataset: data.Dataset) -> None:
         said = vector_inserts.load(tables, dataset, ROWS, 60)
         assert tables.plan(dataset.queries[0])[1]
         raw = vector_inserts.query(tables, dataset, State(0, said["rows"]), 0, 0.2)
-        # It runs already, so what it costs is not known; what it answers is.
+        # The server runs already, so its cost is not known, but its answers are measured.
         assert raw["server_cpu_us_per_query"] is None
         assert raw["recall"] > 0.9
         ours.execute("ALTER TABLE items DROP INDEX items_embedding")

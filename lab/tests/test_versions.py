@@ -1,4 +1,4 @@
-"""What figures of versions say: relative throughput, five numbers, and where something changed."""
+"""Figures by version: relative throughput, five numbers, and versions that changed something."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROUNDS = 8
 def series(
     random: np.random.Generator, versions: int, repeats: int, at: int = 0, step: float = 1.0
 ) -> list[list[float]]:
-    """Throughput in 1% noise, with a step from version `at` on."""
+    """Throughput with 1% noise, and with a step from version `at` on."""
     return [
         list(1000 * (step if version >= at > 0 else 1) * (1 + NOISE * random.standard_normal(repeats)))
         for version in range(versions)
@@ -78,9 +78,9 @@ def test_fewer_than_one_in_twelve_flat_series_give_an_alarm(versions: int, repea
 def in_weather(
     random: np.random.Generator, versions: int, repeats: int, step: float, *, wander: float = 0.08, rounds: int = ROUNDS
 ) -> list[list[list[float]]]:
-    """Turns on a machine whose speed wanders by 8% (one deviation), 2.5% from turn to turn.
+    """Turns on a machine whose speed varies by 8% (standard deviation), by 2.5% from turn to turn.
 
-    Each repeat has its own drift, and the last version is a step away from the others.
+    Each repeat has its own drift, and the last version differs from the others by a step.
     """
     turns = versions * rounds
     figures = np.empty((versions, repeats, rounds))
@@ -88,7 +88,7 @@ def in_weather(
     for repeat in range(repeats):
         weather = wander * random.standard_normal(turns)
         for turn in range(1, turns):
-            # As much as at its beginning, on average.
+            # The speed varies as much as in the first turn, on average.
             weather[turn] = stays * weather[turn - 1] + 0.025 * random.standard_normal()
         luck = 0.005 * random.standard_normal(versions)
         for turn in range(turns):
@@ -115,14 +115,14 @@ def test_in_turns_a_step_of_5_percent_is_found_in_weather_of_8_and_seldom_where_
         alarms += bool(changes(Repeats(without_weather(in_weather(random, versions, repeats, 1.0)), in_blocks=True)))
     assert found >= 18
     assert unpaired <= 8
-    # One in twenty is what is wanted.
+    # The test allows one false alarm in twenty.
     assert alarms <= 4
 
 
 def forty_two(random: np.random.Generator, planted: dict[str, float]) -> dict[str, Repeats]:
-    """The tests of two versions in turns, as a plan of 16 rounds and 16 repeats gives them.
+    """The tests of two versions in turns, in a plan of 16 rounds and 16 repeats.
 
-    The machine's speed wanders by 20%. `planted` are the steps of some tests.
+    The machine's speed varies by 20%. `planted` has the steps of some tests.
     """
     return {
         case.name: Repeats(
@@ -154,7 +154,7 @@ def test_without_a_step_a_test_by_itself_gives_alarms_and_all_together_give_none
 
 
 def test_steps_of_many_tests_are_found_by_stepping_down() -> None:
-    """The last of 42 steps must pass the level itself, and not a 42nd of it."""
+    """The last of 42 steps must only pass the level itself, not a 42nd of it."""
     random = np.random.default_rng(3)
     tests = {str(at): Repeats(series(random, 2, 4, 1, 0.9)) for at in range(41)}
     weak = next(
@@ -171,7 +171,7 @@ def test_steps_of_many_tests_are_found_by_stepping_down() -> None:
 
 @pytest.mark.parametrize(
     ("t", "freedom", "p"),
-    # Printed tables of Student's t.
+    # Values of published tables of Student's t.
     [(12.706, 1, 0.05), (4.303, 2, 0.05), (5.841, 3, 0.01), (3.365, 5, 0.02), (4.073, 15, 0.001), (2.042, 30, 0.05)],
 )
 def test_students_t_is_that_of_printed_tables(t: float, freedom: int, p: float) -> None:
@@ -200,7 +200,7 @@ def test_few_repeats_cannot_tell() -> None:
     assert of(3, 3).can_tell
     assert not of(2, 2).can_tell
     assert of(1, 1, 1, 1, 1).can_tell
-    # A repeat of servers in turns takes a degree of freedom.
+    # With servers in turns, the repeats take a degree of freedom.
     assert not of(3, 3, in_blocks=True).can_tell
     assert of(4, 4, in_blocks=True).can_tell
     assert of(3, 3, 3, in_blocks=True).can_tell

@@ -1,4 +1,4 @@
-"""The next run finds and removes what a killed run left behind, and leaves a running one alone."""
+"""A run removes the files and processes that a killed run left, and no others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def outer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def killed(outer: Path, script: str = KILLED) -> int:
-    """A run that was killed; the process that it left."""
+    """Runs a program that is killed. Returns the process that it left."""
     paths = os.pathsep.join(path for path in sys.path if path)
     done = subprocess.run(
         [sys.executable, "-c", script],
@@ -106,7 +106,7 @@ def test_what_a_living_run_has_is_left_alone(outer: Path) -> None:
         file.write_bytes(b"rows")
         with workplace(said.append) as second:
             assert second.parent == first
-        # As another process would, which does not work within the first.
+        # Another process, whose work is not within the first one's.
         subprocess.run(
             [sys.executable, "-c", KILLED.replace("os.kill(os.getpid(), signal.SIGKILL)", "left.kill()")],
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TMPDIR": str(outer)},

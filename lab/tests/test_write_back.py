@@ -1,4 +1,4 @@
-"""Pages and their copies beside the logs: counters, the account, tables and plans."""
+"""Pages and their copies, beside the logs: counters, the account, tables and plans."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ def test_a_report_has_pages_and_copies_for_each_commit(tmp_path: Path) -> None:
     (table,) = [one for one in told["sections"][0]["tables"] if one["name"] == "pages"]
     shown = {(row[0]["text"].split()[0], row[1]["text"]): [cell["text"] for cell in row[2:]] for row in table["rows"]}
     ours, theirs = shown["postgres", "bytes=4000 clients=8"], shown["mysql", "bytes=4000 clients=8"]
-    # 1,000 commits of 4,000 bytes: logs, pages, copies; shares; times the row.
+    # 1,000 commits of 4,000 bytes: bytes of logs, pages and copies per commit; shares of pages and
+    # copies; the sum relative to the 4,000 bytes.
     assert ours[:6] == ["4,207", "500", "0", "11%", "0%", "1.18"]
     assert ours[6:9] == ["-", "12", "checkpointer 61"]
     assert theirs[:3] == ["8,407", "500", "400"]

@@ -150,14 +150,14 @@ class _Ready:
 
 @dataclass
 class _Shared:
-    """What clients have in common, in one process."""
+    """State that clients share, within one process."""
 
     ready: _Ready = field(default_factory=_Ready)
     stop: _Stop = field(default_factory=_Stop)
 
 
 class _Stalling:
-    """A server that stands still for a while, once; its clients stop some time afterwards."""
+    """A server that stalls once. Some time later, its clients are stopped."""
 
     def __init__(self, stop: _Stop) -> None:
         self._asked, self._stop = 0, stop
@@ -178,13 +178,13 @@ def test_latency_counts_from_when_a_search_was_due(tmp_path: Path, monkeypatch: 
     due, sent, done = np.load(tmp_path / "out.npy").T
     np.testing.assert_allclose(np.diff(due), 0.01, atol=1e-6)
     assert (sent >= due).all()
-    # The search that stalled, and those that were due in that time: each waited for the rest of the
-    # stall.
+    # The search that stalled, and the later ones that were due during the stall, waited for its
+    # end.
     late = done - due
     assert late[9] >= 0.3
     for after in range(1, 20):
         assert late[9 + after] >= 0.3 - 0.01 * after - 1e-3
-    # Once they were sent they took no time, but for some that a busy machine slowed.
+    # After they were sent they took little time, except for some that a busy machine slowed down.
     assert np.median((done - sent)[10:30]) < late[10]
 
 
@@ -216,7 +216,7 @@ def test_the_share_beside_autovacuum_is_of_the_rates_around_it() -> None:
 def test_differences_have_an_interval_around_their_mean() -> None:
     found = Interval.of_differences([-0.002, 0.0, 0.002])
     assert found.middle == pytest.approx(0)
-    # t of 2 degrees of freedom, by the standard error.
+    # Student's t with 2 degrees of freedom, times the standard error.
     assert found.high == -found.low == pytest.approx(4.30 * 0.002 / 3**0.5)
     assert Interval.of_differences([0.1]).low == -np.inf
 
@@ -235,7 +235,7 @@ def test_ids_are_taken_from_an_answer() -> None:
         return b"D" + (14).to_bytes(4, "big") + b"\0\1" + (4).to_bytes(4, "big") + number.to_bytes(4, "big")
 
     bound, tag, ready = b"2\0\0\0\4", b"C\0\0\0\x0dSELECT 2\0", b"Z\0\0\0\5I"
-    # An id that looks like the end of an answer.
+    # This id has the same bytes as the end of an answer.
     assert int32s(bound + row(7) + row(0x5A000000) + tag + ready) == [7, 0x5A000000]
 
 

@@ -1,6 +1,6 @@
-"""Writers of a vector index on a real server: every step inserts what it says, from the same table.
+"""Writers of a vector index on a real server: every step inserts its rows, from the same table.
 
-Skipped where the server is not there already: nothing is fetched.
+Skipped if the server is not installed: nothing is fetched.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ product = "PRODUCT"
 
 @pytest.fixture(scope="module", params=["pgvector", "pgvector-halfvec"])
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A plan, what measures it, and a server with the loaded table."""
+    """A plan, its bench, and a server with the loaded table."""
     if importlib.util.find_spec("psycopg") is None:
         pytest.skip("no psycopg")
     try:
@@ -69,7 +69,9 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 def counts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Rows in the table when each step ends, and the greatest id."""
+    """A list to which the end of each step adds the number of rows in the table, and the greatest
+    id.
+    """
     found: list[tuple[int, int]] = []
     end = WriterServer.end_step
 
@@ -95,7 +97,7 @@ def test_writers_commit_each_row_and_every_step_begins_with_the_same_table(
 ) -> None:
     for name, writers in (("write-one", 1), ("write-many", 2)):
         raw = step(made, name)
-        # Some were committed before all began, and some after the last look.
+        # Some rows were committed before all clients began, and some after the last look.
         assert counts[-1][0] - 1000 == raw["log_rows"] >= raw["count"] + writers * WARM_ROWS
         assert raw["rows_per_s"] == pytest.approx(raw["count"] / raw["elapsed_s"])
         assert raw["commit_ms"]["p50"] > 0
@@ -155,7 +157,7 @@ def test_rows_that_come_to_an_end_are_said(made: Any) -> None:
         measure.write(measure.Asked(instance, supply, load), 2, 30.0)
     with pytest.raises(MeasureError, match=r"recall takes 1,500 rows that are different, and generated-16 has 1,100"):
         bench.measure(instance, plan.cases[-1], 0.0)
-    # What a step as fast as it goes will take is known from the one before it.
+    # The rows of a step at full speed are estimated from the previous step.
     bench._rates[id(instance)] = 10_000.0
     with pytest.raises(MeasureError, match=r"log-interval takes 3,500 rows that are different"):
         bench.measure(instance, plan.cases[4], 0.0)

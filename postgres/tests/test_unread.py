@@ -237,8 +237,8 @@ def test_cursors_give_the_same(connection: psycopg.Connection, scroll: str) -> N
 
 
 def test_the_first_plan_of_a_session_is_made_again(connection: psycopg.Connection) -> None:
-    """This plan loads the library, so it keeps the distance. A prepared statement is then planned
-    again.
+    """Making this plan loads the library, so the plan keeps the distance. A prepared statement is
+    then planned again.
     """
     with psycopg.connect(connection.info.dsn, autocommit=True) as session:
         run(session, "SET enable_seqscan = off; SET enable_sort = off; SET plan_cache_mode = force_generic_plan")
