@@ -1,5 +1,5 @@
-"""`./dev postgres`: a server with the extension, until Ctrl-C. `cargo ...`: cargo on the
-extension's crate.
+"""`./dev postgres`: runs a server with the extension until Ctrl-C. With `cargo ...`, it runs cargo
+on the extension's crate.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from devserver.servers import DEFAULT, VERSIONS, install
 
 
 def main(arguments: list[str]) -> int:
-    # The shell's `kill` ends the server, too.
+    # SIGTERM, which the shell's `kill` sends, ends the server, too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if arguments[:1] == ["cargo"]:

@@ -1,8 +1,8 @@
 """A private cluster: a folder of data, a server over it, and operations for tests.
 
-Everything lies in one temporary folder that only the server's owner (and root) can enter. Its
-socket is in there, too, so connections to the socket are those of a superuser; the loopback address
-requires a password.
+All files and the socket are in one temporary folder that only the server's owner and root can
+enter. So connections to the socket are those of a superuser; the loopback address requires a
+password.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _open: list[Cluster] = []
 
 
 def open_clusters() -> list[Cluster]:
-    """All clusters of this process that were not removed yet."""
+    """The clusters of this process that were not removed yet."""
     return list(_open)
 
 
@@ -200,7 +200,7 @@ class Cluster:
         """A replica of this cluster that does not run yet."""
         replica = Cluster.__new__(Cluster)
         replica._prepare(self.server)
-        # The roles, and so the password, come with the data.
+        # The copied data contain the roles, and so the password.
         replica.password = self.password
         self._as_owner("pg_basebackup", "-D", replica.data, "-d", self.dsn(), "-R", "-X", "stream", "--checkpoint=fast")
         replica.configure({**self._settings, **(settings or {})})

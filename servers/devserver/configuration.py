@@ -81,8 +81,8 @@ def _innodb(wanted: Configuration) -> Settings:
         "innodb_flush_method": "O_DIRECT" if wanted.direct_io else "fsync",
         "innodb_stats_persistent": "1",
         "max_connections": "60",
-        # A new connection runs on the core of the server's first thread, as a process of PostgreSQL
-        # would.
+        # A new connection then runs on the core of the server's first thread, like a process of
+        # PostgreSQL.
         "thread_cache_size": "0",
         # The default is on in MySQL, off in MariaDB.
         "performance_schema": "0",
@@ -118,7 +118,7 @@ def _mysql(wanted: Configuration, version: Version) -> Settings:
 
 
 def _ferretdb(wanted: Configuration, version: Version) -> Settings:
-    """Pragmas of the SQLite below it."""
+    """Pragmas of the SQLite that stores the documents."""
     if wanted.direct_io:
         raise ServerMissingError(f"ferretdb {'.'.join(map(str, version))} has no direct I/O")
     # A negative value is in KiB, per connection.

@@ -1,5 +1,5 @@
-"""Modules that come with PostgreSQL's sources, such as postgres_fdw, for servers that lack them: a
-wheel has the server alone, and so has what is compiled here.
+"""Modules of PostgreSQL's sources, such as postgres_fdw, for servers that lack them: a wheel has
+only the server, and so has a server that is compiled here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FLAGS = ["CFLAGS=-O2 -fno-strict-aliasing -fwrapv", "with_llvm=no", "USE_PGXS=1
 
 
 def install_contrib(server: Server, module: str) -> None:
-    """Makes `CREATE EXTENSION module` work in `server`: a minute for the first time, over the
+    """Makes `CREATE EXTENSION module` work in `server`. The first time takes a minute and needs the
     network.
     """
     if (server.extension_folder / f"{module}.control").exists():

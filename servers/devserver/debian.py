@@ -1,7 +1,7 @@
 """Packages of any Debian release: apt fetches them and checks them against Debian's signature.
 
-apt's lists and its cache lie in a folder of ours, so neither the machine's sources nor its packages
-change.
+apt's lists and its cache are in a separate folder, so neither the machine's sources nor its
+packages change.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
 def apt_get(kind: Literal["deb", "deb-src"], suite: str, folder: Path, architecture: str = "") -> list[str | Path]:
-    """An apt-get that knows the packages of one release and nothing of this machine's; its files
-    are in `folder`.
+    """The command of an apt-get for the packages of one release, which ignores this machine's
+    sources and packages. Its files are in `folder`.
 
     The packages are for this machine's architecture, or for the one that Debian calls
     `architecture`.
@@ -48,7 +48,7 @@ def apt_get(kind: Literal["deb", "deb-src"], suite: str, folder: Path, architect
 
 
 def address() -> str:
-    """The first address from which this machine gets Debian."""
+    """The first address from which this machine fetches Debian."""
     if not _KEYRING.exists():
         raise DevServerError(
             f"{_KEYRING} is missing: servers are made of Debian's packages, and this is no Debian; for Postgres, "

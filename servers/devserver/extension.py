@@ -17,7 +17,9 @@ CRATE = REPOSITORY / "postgres"
 
 
 def install_extension(server: Server) -> None:
-    """Makes `CREATE EXTENSION pagehop` work in `server`; a second or two if nothing changed."""
+    """Makes `CREATE EXTENSION pagehop` work in `server`. It takes one or two seconds if nothing
+    changed.
+    """
     for folder in [server.library_folder, server.extension_folder]:
         if not os.access(folder, os.W_OK):
             raise DevServerError(f"the extension is installed in {folder}, which only another user may write: be root")
@@ -32,7 +34,7 @@ def install_extension(server: Server) -> None:
 
 
 def cargo(server: Server, *arguments: str) -> int:
-    """Runs cargo on the extension's crate, for that server; its exit status."""
+    """Runs cargo on the extension's crate for that server. Returns its exit status."""
     features = ["--no-default-features", "--features", f"pg{server.major}"]
     command, *others = arguments
     return subprocess.run(
@@ -43,7 +45,7 @@ def cargo(server: Server, *arguments: str) -> int:
 def build_environment(server: Server) -> dict[str, str]:
     """The environment of pgrx: the server's headers, and a libclang that reads them.
 
-    Each server has a target folder of its own, for the bindings are made from its headers.
+    Each server has a target folder of its own, because the bindings are made from its headers.
     """
     targets = Path(os.environ.get("CARGO_TARGET_DIR") or REPOSITORY / "target").absolute()
     variables = environment(

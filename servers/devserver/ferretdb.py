@@ -1,7 +1,7 @@
 """FerretDB: a server with MongoDB's protocol that keeps documents as JSON in SQLite.
 
 It is compiled from its Go module, with SQLite translated to Go. It is not MongoDB, and its costs
-say nothing about MongoDB, but it is the server with that protocol that a package registry has. A
+say nothing about MongoDB, but it is the only server with that protocol in a package registry. A
 real mongod is given by its URL.
 """
 
@@ -41,7 +41,7 @@ class Program:
 def install(name: str) -> Program:
     """The server of a version.
 
-    A missing one is compiled, in minutes, from 60 MB of modules by network.
+    A missing one is compiled, in minutes, from 60 MB of modules that are downloaded.
     """
     of = release(PRODUCT, name)
     folder = unpacked(of, _compile)
@@ -123,7 +123,7 @@ class Instance(mongo.Database):
             time.sleep(0.02)
 
     def settle(self) -> None:
-        """All writes are in its files or in SQLite's log beside them.
+        """Makes no change: all writes are in its files or in SQLite's log beside them.
 
         Documents are only read afterwards.
         """

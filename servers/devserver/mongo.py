@@ -1,4 +1,4 @@
-"""Servers that speak MongoDB's protocol: their common part, and running ones by their URLs."""
+"""Servers with MongoDB's protocol: their common interface, and running servers by their URLs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Database:
         self._url = url
 
     def url(self) -> str:
-        """How clients connect."""
+        """The URL for clients."""
         return self._url
 
     def command(self, name: str, value: Any = 1, **more: Any) -> dict[str, Any]:
@@ -32,7 +32,7 @@ class Database:
             with connected(self._url) as client:
                 return dict(client.get_default_database().command(name, value, **more))
         except pymongo.errors.PyMongoError as error:
-            # The rest of the message has timeouts and the state of each of several servers.
+            # The rest of the message has the timeouts and the states of the servers.
             raise DevServerError(f"{self.shown}: {str(error).partition(' (configured timeouts')[0]}") from None
 
     def answers(self) -> bool:
@@ -44,7 +44,7 @@ class Database:
         return True
 
     def version(self) -> str:
-        """The version as the server reports it; subclasses add what is below the protocol."""
+        """The version as the server reports it, with the name of FerretDB if it is one."""
         told = self.command("buildInfo")
         ferretdb = told.get("ferretdb", {}).get("version") or told.get("ferretdbVersion")
         return f"FerretDB {ferretdb.removeprefix('v')}" if ferretdb else str(told["version"])
@@ -89,7 +89,7 @@ class Running(Database):
             self.command("fsync")
 
     def remove(self) -> None:
-        """Drops our collection."""
+        """Drops the lab's collection."""
         if self._made:
             with contextlib.suppress(DevServerError):
                 self.command("drop", self._collection)

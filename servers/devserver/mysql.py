@@ -1,4 +1,4 @@
-"""MySQL by version: 5.6 as npm has it, 9 as Debian has it."""
+"""MySQL by version: 5.6 from npm, 9 from Debian."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ PRODUCT = "mysql"
 
 
 def install(name: str) -> innodb.Program:
-    """The server of a version, fetched if it is not there: 30 to 60 MB come over the network."""
+    """The server of a version. If it is missing, 30 to 60 MB are downloaded."""
     of = release(PRODUCT, name)
     if of.registry == DEBIAN:
         tree = debian(FOLDER / f"{PRODUCT}-{name}", *of.packages)
         usr = tree.root / "usr"
         return innodb.checked(PRODUCT, tuple(tree.program("sbin/mysqld")), usr, usr / "share/mysql")
     base = unpacked(of, _unpack) / "package/server"
-    # The package has a library that not every system has.
+    # The package contains a library that some systems lack.
     command = ("env", f"LD_LIBRARY_PATH={base}", base / "mysqld")
     return innodb.checked(PRODUCT, command, base, base / "share")
 

@@ -1,7 +1,7 @@
-"""PostgreSQL as a release of Debian packages it, unpacked. It runs with that release's own C
-library, on any Debian.
+"""PostgreSQL from a release of Debian, unpacked. It runs on any Debian, with the C library of its
+release.
 
-No version is named: apt fetches what the release has now, point releases included, and checks it
+No version is named: apt fetches the release's current one, with its point releases, and checks it
 against Debian's signature. Nothing is compiled or installed.
 """
 
@@ -18,7 +18,7 @@ _PROGRAM = b"\x7fELF"
 
 @dataclass(frozen=True)
 class Recipe:
-    """Which packages make a server."""
+    """The packages of a server."""
 
     major: int
     suite: str
@@ -26,10 +26,10 @@ class Recipe:
 
 
 def unpack(recipe: Recipe, folder: Path) -> None:
-    """Puts a server with pgvector and its headers into `folder`: 95 MB come over the network."""
+    """Downloads 95 MB, and unpacks a server with pgvector and its headers into `folder`."""
     major = recipe.major
     wanted = [f"postgresql-{major}", f"postgresql-client-{major}", f"postgresql-{major}-pgvector"]
-    # Compiling takes only its headers. The dependencies of the package are a whole compiler.
+    # Only the headers of this package are used. It depends on a whole compiler, which is left out.
     unpacked = tree.unpack(folder, recipe.suite, wanted, alone=[f"postgresql-server-dev-{major}"])
     programs = bin_folder(recipe, folder)
     kept = programs.with_name("programs")
@@ -42,15 +42,15 @@ def unpack(recipe: Recipe, folder: Path) -> None:
 
 
 def bin_folder(recipe: Recipe, folder: Path) -> Path:
-    """Where the programs of an unpacked server are."""
+    """The folder of the programs of an unpacked server."""
     return folder / "root/usr/lib/postgresql" / str(recipe.major) / "bin"
 
 
 def _start_by_loader(program: Path, moved: Path, loader: Path) -> None:
-    """Moves a program, and leaves a script in its place that starts it with its own C library.
+    """Moves a program, and puts a script in its place that starts it with its own C library.
 
-    Servers find their files, and programs each other, by the name that they were started by: it
-    stays that of the script.
+    A server finds its files by the name that it was started by, and programs find each other in the
+    same way. This name stays that of the script.
     """
     program.rename(moved)
     program.write_text(f'#!/bin/sh\nexec "{loader}" --library-path "{loader.parent}" --argv0 "$0" "{moved}" "$@"\n')

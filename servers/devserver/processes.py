@@ -65,11 +65,10 @@ def server_owner() -> Owner:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The caller's environment without what would send Postgres programs elsewhere, and with
-    `more`.
+    """The caller's environment with `more`, and without variables that redirect Postgres programs.
 
-    A server that is asked for backtraces of Rust adds one to each error of the extension, which
-    users do not see.
+    It has no variable for backtraces of Rust: a server would add one to each error of the
+    extension, which users do not see.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PG") or name.startswith("PGRX_")}
     kept.pop("RUST_BACKTRACE", None)
@@ -85,8 +84,9 @@ def run(
     stdin: str | None = None,
     advice: str = "",
 ) -> str:
-    """What a program wrote to its standard output; its complaints and `advice` in the error if
-    it failed.
+    """Runs a program. Returns its standard output.
+
+    If it fails, raises DevServerError with the end of its error output and `advice`.
     """
     try:
         done = subprocess.run(
@@ -157,15 +157,13 @@ def children(parent: int) -> list[int]:
 
 
 def ended(process: int) -> bool:
-    """Whether a process is gone, or a zombie: nothing but an entry that its parent has not
-    collected.
-    """
+    """Whether a process has ended. A zombie has ended, too: only its parent has not noticed."""
     state = _stat(Path(f"/proc/{process}/stat"))
     return state is None or state[0] == "Z"
 
 
 def _stat(file: Path) -> list[str] | None:
-    """The fields of proc(5) from the third, the state, on."""
+    """The fields of proc(5) from the third, the state, on; None if the process has ended."""
     try:
         return file.read_text().rpartition(")")[2].split()
     except OSError:

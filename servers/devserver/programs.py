@@ -1,4 +1,4 @@
-"""Servers that speak MySQL's protocol, by product and version."""
+"""Servers with MySQL's protocol, by product and version."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ _INSTALL = {mariadb.PRODUCT: mariadb.of_version, mysql.PRODUCT: mysql.install}
 
 
 def install(product: str, version: str) -> innodb.Program:
-    """The server, fetched if it is not there. DevServerError if it is not available."""
+    """The server, downloaded if it is missing. DevServerError if it is not available."""
     return _INSTALL[product](version)

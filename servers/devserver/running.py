@@ -1,6 +1,6 @@
 """Running servers, by their URLs.
 
-Their settings and data stay as they are, but for one table of ours.
+The lab creates one table. Other data and the settings stay as they are.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class Running:
         self._made = True
 
     def remove(self) -> None:
-        """Drops our table."""
+        """Drops the lab's table."""
         if self._made:
             with contextlib.suppress(DevServerError):
                 self.execute(f"DROP TABLE IF EXISTS {self._table}")
 
     def version(self) -> str:
-        """As the server says it."""
+        """The version as the server reports it."""
         said = str(self.execute("SELECT version()")[0][0])
         return said.split()[1] if said.startswith("PostgreSQL") else said.split("-")[0]
 
@@ -77,11 +77,11 @@ class Postgres(Running):
         return f"SELECT count(*) FROM pg_class WHERE relname = '{self._table}' AND pg_table_is_visible(oid)"
 
     def dsn(self) -> str:
-        """How libpq connects."""
+        """The connection string for libpq."""
         return self._url
 
     def settle(self) -> None:
-        """Cleans up changed rows, and counts again; makes a checkpoint if that is permitted."""
+        """Vacuums and counts rows; makes a checkpoint if that is permitted."""
         # VACUUM skips rows of commits that are not yet in the log on disk.
         major = int(self.execute("SHOW server_version_num")[0][0]) // 10000
         for statement in ("CHECKPOINT", vacuum(major, self._table), "CHECKPOINT"):
@@ -122,13 +122,13 @@ class Mysql(Running):
         )
 
     def client_options(self) -> dict[str, Any]:
-        """How PyMySQL connects."""
+        """The options for PyMySQL."""
         named = {"db": "database", "socket": "unix_socket"}
         where = _place(urlsplit(self._url), "mysql")
         return {named.get(name, name): value for name, value in where.items()}
 
     def settle(self) -> None:
-        """Counts again; the server itself cleans up."""
+        """Counts rows again. The server itself purges old versions."""
         self.execute(f"ANALYZE TABLE {self._table}")
 
     def data_bytes(self) -> int:
@@ -177,7 +177,7 @@ def shown(url: str) -> str:
 
 
 def _place(parts: SplitResult, protocol: str) -> dict[str, str | int]:
-    """The place that a URL leads to, by sysbench's names."""
+    """Host, port, user and other parts of a URL, by sysbench's names."""
     asked = {name: values[0] for name, values in parse_qs(parts.query).items()}
     found: dict[str, str | int] = {"user": unquote(parts.username or "root"), "db": parts.path.strip("/")}
     if parts.password:

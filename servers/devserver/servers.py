@@ -34,8 +34,8 @@ SOURCES = {DEFAULT: _COMPILED["18-source"], **_COMPILED}
 """The source package of each server. The wheel's minor version may differ."""
 
 VERSIONS = sorted([DEFAULT, *_COMPILED, *_PACKAGED])
-"""18: binaries from a wheel, got in seconds; 17: Debian's packages, a minute; 18-source: with
-io_uring; 18-assert: with assertions, and slow.
+"""18: binaries from a wheel, in seconds; 17: Debian's packages, in a minute; 18-source: compiled,
+with io_uring; 18-assert: compiled with assertions, and slow.
 """
 
 
@@ -68,7 +68,7 @@ def install(version: str = DEFAULT) -> Server:
         return _checked("given", Path(given))
     if version == DEFAULT:
         return _checked(version, _from_wheel() / "bin/pg_config")
-    # Programs contain the path of their folder: after the repository was moved they are made again.
+    # Programs contain the path of their folder, so they are made again if the repository was moved.
     folder = SERVERS / version
     if version in _PACKAGED:
         packages = _PACKAGED[version]
@@ -83,7 +83,7 @@ def install(version: str = DEFAULT) -> Server:
 
 def _compile(recipe: source.Recipe, prefix: Path) -> None:
     source.build(recipe, prefix)
-    # Any server 18 loads a library that was compiled for another 18.
+    # Every server 18 can load a library that was compiled for another 18.
     wheel = _checked(DEFAULT, _from_wheel() / "bin/pg_config")
     made = _locate("", prefix / "bin/pg_config")
     shutil.copy(wheel.library_folder / "vector.so", made.library_folder)
@@ -92,7 +92,7 @@ def _compile(recipe: source.Recipe, prefix: Path) -> None:
 
 
 def _from_wheel() -> Path:
-    """A copy of the wheel's server, to install the extension in: the wheel itself serves the
+    """A copy of the wheel's server with room for the extension: the wheel itself is used for
     benchmarks, too.
     """
     found = importlib.util.find_spec(_WHEEL_MODULE)

@@ -1,7 +1,7 @@
-"""Servers compiled from source, as the machine's own Debian sources have it.
+"""Servers compiled from the source packages of a Debian release.
 
-apt fetches the source packages and checks them against Debian's signature. What is compiled is the
-upstream tarball inside them: Debian's patches put libraries into a fixed folder.
+apt fetches the packages and checks them against Debian's signature. Only the upstream tarball in
+them is compiled: Debian's patches put libraries into a fixed folder.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TOOLS = ["build-essential", "bison", "flex", "perl", "pkg-config", "libreadline
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a server is compiled."""
+    """The source of a server, and how it is compiled."""
 
     package: str
     suite: str

@@ -1,4 +1,4 @@
-"""sysbench as Debian has it, with the drivers for PostgreSQL and MySQL."""
+"""sysbench from Debian, with the drivers for PostgreSQL and MySQL."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ _SUITE = "trixie"
 
 
 def install() -> Tree:
-    """The program, unpacked if it is not there: 12 MB come over the network."""
+    """The program. If it is missing, 12 MB are downloaded and unpacked."""
     return unpacked(FOLDER / "sysbench", _SUITE, ["sysbench"])
 
 
 def command(tree: Tree) -> list[str]:
-    """How it is started."""
+    """The beginning of its command line."""
     return list(map(str, tree.program("bin/sysbench")))
 
 
 def environment(tree: Tree) -> dict[str, str]:
-    """The folder of plugins for the authentication methods of newer servers."""
+    """The variable for the folder of plugins, with the authentication methods of newer servers."""
     return {"MARIADB_PLUGIN_DIR": str(tree.loader.parent / "libmariadb3/plugin")}

@@ -21,9 +21,9 @@ class Tree:
     """Unpacked packages."""
 
     root: Path
-    """The folder that would be `/` if they were installed."""
+    """The root folder, as if the packages were installed."""
     loader: Path
-    """The program that starts programs of their release, with the libraries that they need."""
+    """The loader, which starts programs of their release with that release's libraries."""
 
     def program(self, path: str) -> list[str | Path]:
         """The command that starts a program in `usr/`."""
@@ -31,9 +31,9 @@ class Tree:
 
 
 def unpacked(folder: Path, suite: str, packages: Sequence[str], architecture: str = "") -> Tree:
-    """Packages of a release with all dependencies, in `folder`. Missing ones are fetched.
+    """Packages of a release with all dependencies, in `folder`. Missing ones are downloaded.
 
-    They are of this machine's architecture, or of the one that Debian calls `architecture`.
+    They are for this machine's architecture, or for the one that Debian calls `architecture`.
     """
     wanted = list(packages)
     recipe = f"{wanted} of {suite}{f' for {architecture}' if architecture else ''}"
@@ -41,8 +41,8 @@ def unpacked(folder: Path, suite: str, packages: Sequence[str], architecture: st
 
 
 def unpack(folder: Path, suite: str, packages: Sequence[str], alone: Sequence[str] = ()) -> Tree:
-    """As `unpacked`, into a folder that is being made. What the packages of `alone` depend on is
-    left out.
+    """Like `unpacked`, for a folder that the caller fills. Dependencies of the packages in `alone`
+    are left out.
     """
     _extract(folder, suite, packages, alone=alone)
     return _tree(folder)

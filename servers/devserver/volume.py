@@ -55,7 +55,7 @@ class Volume:
             run(["losetup", "--detach", self.device])
 
     def read_ahead(self, kib: int) -> None:
-        """How far the kernel reads ahead in its files."""
+        """Sets how many KiB the kernel reads ahead in its files."""
         (Path("/sys/block") / self.device.name / "queue/read_ahead_kb").write_text(str(kib))
 
     def remove(self) -> None:
