@@ -34,10 +34,10 @@ def test_a_figure_at_a_recall_lies_between_the_settings_that_nothing_beats() -> 
     beaten = [point(15, 0.951, 100), point(16, 0.949, 90)]
     found = at_recall([*curve, *beaten], 0.95, FIGURES["qps"])
     assert found is not None
-    assert 500 < found.middle < 1000, "settings that are slower at the same recall are not between"
+    assert 500 < found.middle < 1000, "settings that are slower at the same recall are left out"
     least = at_recall(curve, 0.5, FIGURES["qps"])
     assert least is not None
-    assert least.middle == 1000, "the least effort is beyond the recall: its own figure"
+    assert least.middle == 1000, "the least effort exceeds the recall, so its figure is used"
     assert at_recall(curve, 0.995, FIGURES["qps"]) is None
 
 
@@ -52,7 +52,7 @@ def test_less_is_better_where_something_is_spent() -> None:
 
 def test_ratios_are_of_the_same_repeat() -> None:
     one, other = Series({(0, 0): 100, (0, 1): 200}, ""), Series({(0, 0): 50, (0, 1): 100}, "")
-    assert ratios(one, other) == [2, 2], "what changed for both is no spread"
+    assert ratios(one, other) == [2, 2], "a change of both engines does not change the ratio"
     assert ratios(one, Series({(1, 0): 50}, "")) == [3]
 
 
@@ -63,9 +63,9 @@ def test_a_limit_within_the_interval_cannot_be_told() -> None:
     assert verdict(sure, qps_aim(1.5, 2)) == "floor reached, aim cannot be told"
     assert verdict(sure, qps_aim(2.5, 3)) == "MISSED"
     assert verdict(unsure, qps_aim(1.5, 2.5)) == "floor cannot be told"
-    assert verdict(Interval.of([5.0]), qps_aim(1.5, 2.5)) == "floor cannot be told", "one repeat tells nothing"
+    assert verdict(Interval.of([5.0]), qps_aim(1.5, 2.5)) == "floor cannot be told", "one repeat has no interval"
     pages = Aim("pages", "pages", "a", floor=26, aim=18, recall=0.95)
-    assert verdict(Interval.of([18.0], is_counted=True), pages) == "aim reached", "a count is the same each time"
+    assert verdict(Interval.of([18.0], is_counted=True), pages) == "aim reached", "a count needs no repeats"
     assert verdict(Interval.of([30.0, 30.0]), pages) == "MISSED"
 
 
@@ -105,8 +105,8 @@ def test_the_steps_on_both_sides_of_each_target_are_picked() -> None:
         return float(options["ef"]) / 100
 
     assert [one["ef"] for one in pick([ladder], [0.305, 0.9], recall_of)] == [30, 31, 89, 90]
-    assert len(looked) == len(set(looked)) < 25, "no step is looked at twice, and few are"
-    assert [one["ef"] for one in pick([ladder[:50]], [0.305, 0.9], recall_of)] == [30, 31, 50], "the last, beyond"
+    assert len(looked) == len(set(looked)) < 25, "few steps are measured, each once"
+    assert [one["ef"] for one in pick([ladder[:50]], [0.305, 0.9], recall_of)] == [30, 31, 50], "no step reaches it"
 
 
 PLAN = """
@@ -200,7 +200,7 @@ def test_only_what_is_around_a_target_is_measured_and_a_second_run_goes_on(tmp_p
     assert len(results.points) == 2 * 2 * 2 == len(again.points)
     assert "8 points, 8 of them measured before" in said
     assert told is not None
-    assert told.count("floor reached") == 2, "a ratio of 1 to itself, in each of two runs"
+    assert told.count("floor reached") == 2, "each of two runs has a ratio of 1 to itself"
 
 
 COLD = """
@@ -226,8 +226,8 @@ def test_fresh_queries_each_begin_with_empty_caches(tmp_path: Path) -> None:
         results, _ = runs.run(COLD, tmp_path / "run")
     by_cache = {dict(point.asked).get("cache", "cold"): point for point in results.points}
     assert by_cache["fresh"].raw["count"] == by_cache["cold"].raw["count"] == 30
-    assert dict(by_cache["fresh"].asked).get("batch", 1) == 1, "one by one"
-    assert by_cache["fresh"].raw["work"] is None, "this engine does not count"
+    assert dict(by_cache["fresh"].asked).get("batch", 1) == 1, "one query a call"
+    assert by_cache["fresh"].raw["work"] is None, "this engine has no counters of work"
 
 
 def asked(options: dict[str, Any], recall: float, hops: float) -> Point:
@@ -242,7 +242,7 @@ def test_a_recall_that_was_asked_for_is_compared_with_the_cheapest_setting_that_
     assert (near.recall, near.found, near.accuracy) == (0.95, 0.9555, "floor reached")
     assert near.cheapest == (20, "list=20")
     assert near.dearer == pytest.approx(1.15)
-    assert near.at_found == (40, "list=40"), "what was found takes the next setting of the grid"
+    assert near.at_found == (40, "list=40"), "the recall that was found needs the next setting of the grid"
     assert far.accuracy == "MISSED"
     assert far.cheapest == (40, "list=40")
     assert asked_of([asked({"recall": 0.95}, 0.9, 5)], "with_ties")[0].dearer is None

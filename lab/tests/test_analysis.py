@@ -45,10 +45,10 @@ def test_runs_agree_within_a_tenth_and_differ_where_an_interval_says_so() -> Non
 
     assert found([1000, 1010], [1090, 1095]) == "agree"
     assert found([1000, 1010], [1200, 1210]) == "differ"
-    assert found([1210, 1200], [1010, 1000]) == "differ", "whichever is first"
+    assert found([1210, 1200], [1010, 1000]) == "differ", "the order of the runs does not matter"
     assert found([900, 1300], [1200, 1400]) == "cannot tell", "the ranges overlap"
-    assert found([900, 1000], [1100, 1300]) == "cannot tell", "that they do not overlap is not enough"
-    assert found([1000], [1200, 1210]) == "cannot tell", "of one measurement the range is not known"
+    assert found([900, 1000], [1100, 1300]) == "cannot tell", "ranges that do not overlap are not sufficient"
+    assert found([1000], [1200, 1210]) == "cannot tell", "one measurement has no range"
     assert found([1000, 1010], [1000, 1010], recall=0.98) == "only one reaches it"
     (neither,) = agreement.pairs([point("a", 10, 0.9, 1)], [], [0.99])
     assert (neither.verdict, neither.ratio) == ("neither reaches it", None)
@@ -90,7 +90,7 @@ def test_interpolation_stays_between_two_settings_of_one_index() -> None:
     slow = settings_of([*CURVE, point("a", 15, 0.951, 100), point("a", 16, 0.95, 5000)])
     beside = targets.between_at(slow, 0.955)
     assert beside is not None
-    assert beside.qps > 500, "not less than a setting that finds more"
+    assert beside.qps > 500, "at least the figure of a setting with a higher recall"
     exact = targets.between_at(settings, 0.96)
     assert exact is not None
     assert (exact.qps, exact.low) == (500, exact.high)
@@ -144,7 +144,7 @@ def test_the_bootstrap_gives_the_interval_that_statistics_gives() -> None:
     error = 1.96 * samples.std() / math.sqrt(len(samples))
     assert found.low == pytest.approx(samples.mean() - error, abs=0.002)
     assert found.high == pytest.approx(samples.mean() + error, abs=0.002)
-    assert found == uncertainty.bootstrap_mean(samples), "the same by the same seed"
+    assert found == uncertainty.bootstrap_mean(samples), "the same seed gives the same result"
 
 
 def test_recall_is_counted_three_ways() -> None:
@@ -157,12 +157,12 @@ def test_recall_is_counted_three_ways() -> None:
         return float(one.by_id[0]), float(one.by_threshold[0]), float(one.with_ties[0])
 
     assert count(0, 1) == (1, 1, 1)
-    assert count(0, 2) == (0.5, 1, 1), "an equal row is as good, but by its id"
-    assert count(0, 3) == (0.5, 1, 0.5), "a row 0.0005 beyond is only within the threshold"
+    assert count(0, 2) == (0.5, 1, 1), "an equal row counts, except in the comparison of ids"
+    assert count(0, 3) == (0.5, 1, 0.5), "a row that is 0.0005 farther only counts within the threshold"
     assert count(0, 4) == (0.5, 0.5, 0.5)
-    assert count(0, 0) == (0.5, 0.5, 0.5), "a row given twice counts once"
+    assert count(0, 0) == (0.5, 0.5, 0.5), "a row that is returned twice counts once"
     assert count(0, -1) == (0.5, 0.5, 0.5)
-    assert count(99, 1) == (0.5, 0.5, 0.5), "a row that is not there"
+    assert count(99, 1) == (0.5, 0.5, 0.5), "a row that does not exist"
 
 
 def test_recall_by_angle_does_not_see_lengths() -> None:
@@ -232,7 +232,7 @@ def test_the_law_of_scaling_is_found_again() -> None:
     linear = sessions.fit({n: 100.0 * n for n in (1, 2, 4, 8)})
     assert linear is not None
     assert (linear.contention, linear.coherence) == pytest.approx((0, 0), abs=1e-9)
-    assert sessions.fit({1: 1.0, 2: 2.0, 4: 3.0}) is None, "three points fit anything"
+    assert sessions.fit({1: 1.0, 2: 2.0, 4: 3.0}) is None, "three points are too few for a fit"
 
 
 def test_a_grid_says_what_is_missing_and_which_values_are_gone() -> None:

@@ -148,7 +148,7 @@ def test_a_deadlock_is_told_from_other_errors(mariadb_11: innodb.Instance) -> No
     late = time.monotonic() + 300
     waits = "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
     while mariadb_11.execute(waits)[0][0] == 0:
-        assert time.monotonic() < late, "the other one does not wait"
+        assert time.monotonic() < late, "the other connection does not wait"
         # The server updates this table only if it was not read for a tenth of a second.
         time.sleep(0.2)
     with pytest.raises(DeadlockError):

@@ -104,7 +104,7 @@ def sections(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Section
 
 
 def test_the_charts_of_every_suite_can_be_read(sections: dict[str, list[Section]], tmp_path: Path) -> None:
-    assert set(sections) == set(SUITES), "each suite has a made-up run"
+    assert set(sections) == set(SUITES), "a suite has no fake run"
     for suite, found in sections.items():
         charts = [chart for section in found for chart in section.charts]
         heats = [table for section in found for table in section.tables if table.is_heat]

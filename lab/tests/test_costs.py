@@ -132,7 +132,7 @@ def test_what_is_written_back_after_the_commits_is_none_of_their_cpu(
     assert 0.28 < raw["server_cpu_us_per_query"] * 1000 / 1e6 < 0.5
     assert raw["busy_cores"] * raw["elapsed_s"] == pytest.approx(0.3 + raw["client_cpu_us_per_query"] / 1000, abs=0.01)
     assert raw["other_busy_cores"] < 0.1
-    assert raw["logs"][0]["logical_bytes"] == 1000, "what is written back is in the ledger"
+    assert raw["logs"][0]["logical_bytes"] == 1000, "the ledger includes the bytes that are written back"
 
 
 def test_the_cpu_of_a_servers_build_is_that_of_its_index() -> None:

@@ -94,7 +94,7 @@ def test_a_run_of_servers(
     with pytest.raises(KeyboardInterrupt):
         fake_servers.run(text, folder, FakeBench(), product)
     assert stop.came
-    assert all(one.removed for one in product.made), "a server is left"
+    assert all(one.removed for one in product.made), "a server is still running"
     assert_nothing_is_half_done(folder)
     kept = raw_files(folder)
     assert sum("/points/" in path for path in kept) == points

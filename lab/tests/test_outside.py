@@ -153,7 +153,7 @@ def test_an_environment_that_is_not_there_is_said(tmp_path: Path) -> None:
     file, plan, into = engine_file(tmp_path, environment="/nowhere/python"), tmp_path / "plan.toml", tmp_path / "run"
     plan.write_text(PLAN)
     with fake_engines(tmp_path):
-        assert main(["run", str(plan), "--into", str(into), "--engine", str(file)]) == 1, "all of it failed"
+        assert main(["run", str(plan), "--into", str(into), "--engine", str(file)]) == 1, "every point failed"
     outside.add(file)
     (failed,) = {facts.failed for facts in of_engines(into).engines}
     assert failed is not None

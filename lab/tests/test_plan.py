@@ -50,12 +50,12 @@ def test_lists_of_options_are_a_grid() -> None:
     built = [(build["m"], build["ef_construction"]) for build in pgvector.build]
     assert built == [(8, 32), (16, 32), (8, 96), (48, 96)]
     assert [search["ef_search"] for search in pgvector.search] == [10, 20]
-    assert hnswlib.build == ({"m": 32, "ef_construction": 200},), "the engine's own, where a plan does not say"
+    assert hnswlib.build == ({"m": 32, "ef_construction": 200},), "the engine's default, which the plan does not set"
     assert plan.load.sessions == (4,)
     assert len(list(everything(plan))) == 2 * (4 * 2 + len(hnswlib.search))
     assert len({spec.name for spec in everything(plan)}) == len(list(everything(plan)))
     order = [index.engine.name for index in indexes(plan, plan.datasets[0], 0)]
-    assert order == ["pgvector", "hnswlib", "pgvector", "pgvector", "pgvector"], "engines in turns"
+    assert order == ["pgvector", "hnswlib", "pgvector", "pgvector", "pgvector"], "engines alternate"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_loads_are_multiplied_and_servers_take_no_batches() -> None:
     assert asked["hnswlib"] == [{}, {"matching": 0.01}, {"batch": 100}, {"batch": 100, "matching": 0.01}]
     assert len({spec.name for spec in everything(plan)}) == len(list(everything(plan)))
     plain = next(everything(plan)).identity(plan, {}, "machine", "1")["load"]
-    assert "batch" not in plain, "results from before there were batches keep their identity"
+    assert "batch" not in plain, "older results, without batches, keep their identity"
 
 
 @pytest.mark.parametrize("path", [SMOKE, *sorted(PLANS.glob("*.toml"))], ids=lambda path: path.name)
@@ -169,7 +169,7 @@ def test_a_check_names_versions_and_files_that_are_not_there(
     assert main(["run", str(path), "--check"]) == 2
     told = capsys.readouterr()
     assert re.search(said, told.err)
-    assert "points" in told.out, "how much it is, too"
+    assert "points" in told.out, "the number of points is printed, too"
 
 
 def test_a_check_takes_every_plan_that_comes_with_the_lab(capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,7 +68,7 @@ def test_perf_sees_the_function_that_works() -> None:
 
 
 def test_of_a_server_that_runs_already_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert profile.during([], lambda: pytest.fail("it was asked")) == {"profile": [], "no_profile": profile.NOT_OURS}
+    assert profile.during([], lambda: pytest.fail("it sent a query")) == {"profile": [], "no_profile": profile.NOT_OURS}
     engine: Any = SimpleNamespace(pid=lambda: None)
     question: Any = None
     dataset: Any = None
@@ -83,7 +83,7 @@ def test_of_a_server_that_runs_already_nothing_is_known(monkeypatch: pytest.Monk
     assert served._profile(engine, question, dataset, ask)["profile"] == [7, 8]
     assert told == [["--seconds", "2", "--warmup", "0"]]
     served._profile(engine, question, dataset, replace(ask, rate=250.0))
-    assert told[1] == ["--seconds", "2", "--warmup", "0", "--rate", "250"], "as it was measured"
+    assert told[1] == ["--seconds", "2", "--warmup", "0", "--rate", "250"], "the rate is that of the measurement"
 
 
 def test_a_library_is_asked_at_the_rate_of_the_measurement_while_it_is_looked_at(

@@ -169,7 +169,7 @@ def test_of_one_repeat_a_ratio_is_shown_without_a_color_and_the_page_is_not_gree
         assert 0.7 < float(row[-1].text.rstrip("?")) < 0.9
         assert (row[-1].tone, row[-1].invalid, row[-1].value) == ("", True, None)
         assert row[-1].title.startswith("one repeat")
-        assert (row[-2].text, row[-2].invalid) == ("1.00", False), "the base says nothing of itself"
+        assert (row[-2].text, row[-2].invalid) == ("1.00", False), "the base's ratio to itself is always valid"
     assert all(row[-1].invalid for row in oltp.groups(results).rows)
     head = suite_of((tmp_path / "run/plan-001.toml").read_text()).report(RunFolder(tmp_path / "run")).head
     assert "4 of 4 ratios are of one repeat" in head.state

@@ -79,7 +79,7 @@ def test_texts_of_a_batch_have_the_same_length_and_nothing_is_computed_twice(tmp
     (tmp_path / "00002.npy").unlink()
     model.batches.clear()
     texts.passages_near_passages(made(tmp_path, model=model), 35)
-    assert sum(count for count, _ in model.batches) == 10, "the shard that is missing, and no other"
+    assert sum(count for count, _ in model.batches) == 10, "only the missing shard is made"
 
 
 def test_a_pass_that_was_interrupted_keeps_its_shards(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_a_set_s_files_are_what_they_say(tmp_path: Path, kind: type) -> None:
     assert np.array_equal(np.load(folder / "columns" / "size.npy"), np.arange(500))
     assert about["metrics"] == ["ip", "l2"]
     assert about["checksum"] == files.checksum(rows, queries) != files.checksum(queries, rows)
-    again = files.make(folder, "some-7", lambda: pytest.fail("it is there"), lambda _: None)
+    again = files.make(folder, "some-7", lambda: pytest.fail("the set exists"), lambda _: None)
     assert again == json.loads((folder / "about.json").read_text()) == about
     files.write_fbin(folder)
     read = np.fromfile(folder / "train.fbin", dtype=np.float32)
@@ -246,7 +246,7 @@ def test_descriptors_are_distinct_and_queries_are_of_other_images(
     found = sift.descriptors(tmp_path / "data", 1, 100, lambda _: None, packages=["one", "two"])
     rows, asked = rows_of(found), found.queries
     assert rows.shape == (100, 128)
-    assert len(np.unique(np.concatenate([rows, asked]), axis=0)) == len(rows) + len(asked), "both packages are the same"
+    assert len(np.unique(np.concatenate([rows, asked]), axis=0)) == len(rows) + len(asked), "equal packages"
     assert set(np.unique(found.columns["package"].values)) == {0}
     assert rows.max() > 50
     one = cv2.SIFT_create(nfeatures=2000)

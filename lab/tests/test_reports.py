@@ -114,7 +114,7 @@ def test_two_runs_agree_or_it_is_told(
     ]  # fmt: skip
     # The verdicts of the other engine depend on how busy the machine was.
     assert [row["verdict"] for row in rows][2:] == ["differ"] * 2
-    assert main(["compare", str(tmp_path / "one"), str(folder)]) == 1, "engines that only one of them has"
+    assert main(["compare", str(tmp_path / "one"), str(folder)]) == 1, "some engines are only in one of the runs"
     assert main(["compare", str(tmp_path / "one"), str(tmp_path / "nothing")]) == 1
 
 
@@ -143,7 +143,7 @@ def test_tables_say_the_same_everywhere(folder: Path) -> None:
                 assert (folder / row[f"{column} file"]).is_file()
     page = (folder / "report/index.html").read_text()
     assert best["rows"][0][1]["text"] in page
-    assert rows[2][">= 0.050"] == "not reached", "invalid figures win nothing"
+    assert rows[2][">= 0.050"] == "not reached", "invalid figures do not count as reached"
 
 
 @pytest.mark.usefixtures("results")
@@ -156,7 +156,7 @@ def test_parquet_has_figures_as_numbers_and_leads_to_raw_files(folder: Path) -> 
     assert [row["engine"] for row in best] == ["honest", "slow", "short"]
     assert isinstance(best[0][">= 0.050"], float)
     assert (folder / best[0][">= 0.050 file"]).is_file()
-    assert best[2][">= 0.050"] is None, "what was not reached is no figure"
+    assert best[2][">= 0.050"] is None, "a target that was not reached has no figure"
     points = parquet.read_table(folder / "report/points-generated-16.parquet").to_pylist()
     with (folder / "report/points-generated-16.csv").open() as file:
         assert [row["QPS"] for row in points] == [float(row["QPS"]) for row in csv.DictReader(file)]

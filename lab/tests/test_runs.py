@@ -186,7 +186,7 @@ def test_a_second_run_measures_nothing_again(folder: Path, whole: tuple[Results,
     new = [path for path in after if path not in before]
     assert {path: after[path] for path in before} == before
     built = [line.partition(": built")[0] for line in said.splitlines() if ": built" in line]
-    assert built == ["generated-16.dying-in-search.m=8"], "only what was never come to is gone on with"
+    assert built == ["generated-16.dying-in-search.m=8"], "only points that were never tried are measured"
     assert ["dying-in-search" in path.name for path in new] == [True]
     assert [point.qps for point in results.points] == [point.qps for point in whole[0].points]
     assert failures(results, "dying-in-search") == failures(whole[0], "dying-in-search")
@@ -251,7 +251,7 @@ def test_a_cold_search_is_proven_by_what_it_reads(tmp_path: Path) -> None:
         pytest.skip("nothing here is ever read from storage")
     assert all(point.valid for point in points)
     for point in points:
-        assert (point.raw["count"], point.raw["queries_asked"]) == (20, 20), "each query once"
+        assert (point.raw["count"], point.raw["queries_asked"]) == (20, 20), "each query is sent once"
         assert point.raw["storage_reads_per_query"] >= 0.9
     (section,) = json.loads((tmp_path / "report/tables.json").read_text())["sections"]
     table = section["tables"][0]
@@ -295,7 +295,7 @@ def test_batches_spare_calls_and_have_no_latencies(tmp_path: Path) -> None:
             next(p for p in points_of(results, "costly") if p.asked == asked and p.search == (("ef", ef),))
             for asked in ((), (("batch", 16),))
         )
-        assert one.recall == many.recall, "the last batch of a pass is shorter"
+        assert one.recall == many.recall, "the shorter last batch of a pass is measured, too"
         assert many.raw["queries_asked"] == 60
         assert many.qps > 2 * one.qps
         assert one.raw["latency_us"] is not None
@@ -305,7 +305,7 @@ def test_batches_spare_calls_and_have_no_latencies(tmp_path: Path) -> None:
         "one query at a time", "16 queries a call",
     ]  # fmt: skip
     names = [table["name"] for section in sections for table in section["tables"]]
-    assert len(set(names)) == len(names), "each has a file of its own"
+    assert len(set(names)) == len(names), "two tables have the same file"
 
 
 def test_filters_have_a_truth_of_their_own(tmp_path: Path) -> None:
@@ -352,7 +352,7 @@ def test_sessions_ask_at_once(tmp_path: Path) -> None:
     results, _ = run(plan_of("slow", load=load, more='suite = "concurrency"'), tmp_path)
     qps = {point.sessions: point.qps for point in results.points if dict(point.search)["ef"] == 10}
     assert list(qps) == [1, 2, 4, 8]
-    assert qps[4] > 1.8 * qps[1], "an engine that sleeps scales"
+    assert qps[4] > 1.8 * qps[1], "the rate of an engine that sleeps grows with the sessions"
     assert all(point.valid for point in results.points)
     tables = json.loads((tmp_path / "report/tables.json").read_text())["sections"][0]["tables"]
     assert [table["title"] for table in tables][:5] == [

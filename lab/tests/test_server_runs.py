@@ -320,7 +320,7 @@ def test_the_insert_benchmark_is_relative_and_a_step_that_falls_behind_is_void(
         for one in json.loads((tmp_path / "run/report/tables.json").read_text())["sections"][0]["tables"]
     }
     shown = {row[0]["text"]: [cell["text"] for cell in row[1:]] for row in tables["relative"]["rows"]}
-    assert shown["l.i0"] == shown["l.x"] == shown["qr100"] == ["1.00", "1.00?"], "one repeat"
+    assert shown["l.i0"] == shown["l.x"] == shown["qr100"] == ["1.00", "1.00?"], "ratios of one repeat are marked"
     assert shown["l.i1"] == ["1.00", "1.10?"]
     assert shown["qp1000"] == ["1.00", "-"]
     assert [row[:2] for row in tables["queries"]["rows"] if row[1]["text"] == "qp1000"] == [

@@ -213,7 +213,7 @@ def test_few_shared_buffers_and_vectors_in_toast(tmp_path: Path) -> None:
     assert results.sound, [point.wrong for point in results.points]
     assert build.raw["about"]["shared_buffers"] == "2MB"
     assert all(point.raw["blocks_read_per_query"] > 5 for point in results.points)
-    assert build.raw["table_bytes"] > 3000 * 784 * 4, "with what is in TOAST"
+    assert build.raw["table_bytes"] > 3000 * 784 * 4, "the bytes of TOAST are included"
     unknown = run(text.replace("external", "elsewhere"), tmp_path / "unknown")[0]
     assert all("there are plain, external" in reason for reason in unknown.coverage.failed.values())
     assert unknown.coverage.failed

@@ -78,7 +78,7 @@ def test_a_generated_set_has_the_true_neighbors(metric: str) -> None:
     found = made("generated-8", rows=500, queries=20, metric=metric)
     ids, distances = brute(np.asarray(found.base), found.queries, metric, 100)
     assert np.allclose(found.truth_distances, distances, atol=1e-6)
-    assert (found.truth_ids[:, 0] == ids[:, 0]).mean() > 0.9, "equal rows may stand in for each other"
+    assert (found.truth_ids[:, 0] == ids[:, 0]).mean() > 0.9, "only rows at equal distances may differ"
     assert found.facts.as_json() | {"checksum": ""} == {
         "name": "generated-8", "metric": metric, "rows": 500, "queries": 20, "dim": 8, "checksum": "",
     }  # fmt: skip
@@ -104,7 +104,7 @@ def test_a_file_is_read_with_its_truth(folder: Path, metric: str) -> None:
     assert (found.facts.rows, found.facts.queries, found.facts.metric) == (400, 7, metric)
     assert found.truth_ids.shape == (7, 100)
     part = made("mine", write(folder / "part.hdf5", metric), rows=150)
-    assert part.truth_ids.max() < 150, "of some of the rows the truth is another"
+    assert part.truth_ids.max() < 150, "a part of the rows has its own true neighbors"
 
 
 def swapped(query: int) -> Any:
@@ -134,7 +134,7 @@ def test_a_file_that_is_wrong_is_refused(folder: Path, changes: dict[str, Any], 
     path = write(folder / "wrong.hdf5", **changes)
     with pytest.raises(DataError, match=said):
         made("wrong", path)
-    assert not list((folder / "data").glob("*")), "nothing half-made is left"
+    assert not list((folder / "data").glob("*")), "no unfinished files are left"
 
 
 def test_a_set_that_is_not_there_is_said() -> None:
@@ -176,7 +176,7 @@ def test_a_real_set_has_the_metric_that_it_is_meant_for(real_set: Path) -> None:
     own, other = prepared("lsa-1024"), prepared("lsa-1024", metric="euclidean")
     assert (own.facts.metric, other.facts.metric) == ("ip", "euclidean")
     assert own.truth_ids[0, 0] == np.argmax(own.base @ own.queries[0])
-    assert own.truth_distances[0, 0] < 0, "negated products"
+    assert own.truth_distances[0, 0] < 0, "distances are negated products"
 
 
 def test_the_first_rows_of_a_real_set_are_a_set(real_set: Path) -> None:

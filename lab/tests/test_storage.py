@@ -75,7 +75,7 @@ def test_a_limit_is_written_where_this_kernel_has_it(tmp_path: Path) -> None:
     (group / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
     assert limit.killed() == 2
     limit.close()
-    assert (tmp_path / "memory/mine/cgroup.procs").read_text() == "123", "it is let out again"
+    assert (tmp_path / "memory/mine/cgroup.procs").read_text() == "123", "the process is moved back to its group"
 
     own.write_text("0::/user.slice\n")
     for name in ("cgroup.controllers", "cgroup.subtree_control"):

@@ -88,7 +88,7 @@ def test_a_full_disk_leaves_what_was_there_and_no_half_file(tmp_path: Path) -> N
 def test_what_a_killed_run_left_unfinished_is_removed(tmp_path: Path) -> None:
     (tmp_path / "points").mkdir()
     (tmp_path / "points/.unfinished-a.json").write_text('{"version"')
-    assert not RunFolder(tmp_path).damaged, "it may belong to a run that is at work"
+    assert not RunFolder(tmp_path).damaged, "the file may belong to a run that is in progress"
     with RunFolder.writing(tmp_path, "plan", MACHINE) as folder:
         assert not folder.all("points")
     assert not list(tmp_path.rglob(".unfinished-*"))

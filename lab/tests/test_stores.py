@@ -132,7 +132,7 @@ def test_clients_that_are_processes_end_together(ending: str) -> None:
             process.wait(60)
         late = time.monotonic() + 60
         while not all(map(ended, clients)):
-            assert time.monotonic() < late, "some still run"
+            assert time.monotonic() < late, "some processes still run"
             time.sleep(0.02)
     finally:
         with contextlib.suppress(ProcessLookupError):

@@ -149,7 +149,7 @@ def test_without_a_step_a_test_by_itself_gives_alarms_and_all_together_give_none
         flat = forty_two(np.random.default_rng(100 + seed), {})
         alone += sum(bool(changes(one)) for one in flat.values())
         together += len(changes_of_tests(flat))
-    assert 3 <= alone <= 20, "a twentieth of 210, about"
+    assert 3 <= alone <= 20, "about a twentieth of 210"
     assert together == 0
 
 
@@ -206,7 +206,7 @@ def test_few_repeats_cannot_tell() -> None:
     assert of(3, 3, 3, in_blocks=True).can_tell
     assert changes(Repeats(series(np.random.default_rng(1), 2, 2, 1, 0.5))) == []
     assert changes(Repeats([[1.0]])) == []
-    assert changes(of(4, 4)) == [], "what does not differ at all"
+    assert changes(of(4, 4)) == [], "equal figures have no changes"
 
 
 def test_colors_begin_beyond_5_percent() -> None:

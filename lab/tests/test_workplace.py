@@ -70,7 +70,7 @@ def test_the_next_run_ends_and_removes_what_a_killed_one_left(outer: Path) -> No
     assert said == [f"removed {dead}, which a killed run left behind"]
     late = time.monotonic() + 60
     while Path(f"/proc/{left}").exists() and "Z" not in Path(f"/proc/{left}/stat").read_text():
-        assert time.monotonic() < late, "it still runs"
+        assert time.monotonic() < late, "the process still runs"
         time.sleep(0.02)
 
 
@@ -89,7 +89,7 @@ def test_a_file_system_that_a_killed_run_left_goes_with_its_disk(outer: Path) ->
     assert str(dead) not in Path("/proc/mounts").read_text()
     late = time.monotonic() + 60
     while any(str(dead) in line for line in disks()):
-        assert time.monotonic() < late, "its file keeps its room"
+        assert time.monotonic() < late, "the disk's file still uses space"
         time.sleep(0.02)
 
 
@@ -115,4 +115,4 @@ def test_what_a_living_run_has_is_left_alone(outer: Path) -> None:
         )
         assert file.read_bytes() == b"rows"
     assert said == []
-    assert stranger.is_dir(), "without a lock no owner of it is known"
+    assert stranger.is_dir(), "a folder without a lock has no known owner, so it stays"

@@ -33,7 +33,7 @@ def test_innodbs_counters_are_pages_and_their_copies() -> None:
         program=SimpleNamespace(product="mariadb"), execute=lambda *_: [(name, str(one)) for name, one in told.items()]
     )
     own = counters(server)
-    assert own["data bytes"] == (300 + 280) * 16384, "as before"
+    assert own["data bytes"] == (300 + 280) * 16384, "the counter of data bytes does not change"
     assert written_back(own) == {
         "bytes": 300 * 16384, "by": {}, "doubled_bytes": 280 * 16384, "doubled_writes": 10, "images": None,
         "bytes_per_write": 10_000.0,

@@ -264,7 +264,7 @@ def test_aims_have_verdicts_by_the_repeats(tmp_path: Path) -> None:
     assert told["rows over halfvec"][:2] == ["1.00", "1.00 to 1.00"]
     assert told["rows over halfvec"][4] == "MISSED"
     assert told["many over one"][4] == "floor reached"
-    assert told["log over halfvec"][4] == "floor reached", "a count of one repeat tells"
+    assert told["log over halfvec"][4] == "floor reached", "a count needs only one repeat"
     assert told["recall"][:2] == ["-0.0010", "-0.0010 to -0.0010"]
     assert told["recall"][4] == "floor reached"
     page = (tmp_path / "run/report/index.html").read_text()

@@ -112,7 +112,7 @@ def test_the_log_of_a_number_of_rows_is_split(made: Any, counts: list[tuple[int,
     assert counts[-1] == (1400, 1399)
     assert raw["log_rows"] == 400
     assert raw["log_record_bytes"] > 16 * 2
-    assert raw["log_image_bytes"] > 0, "from a checkpoint on, the first change of a page has its image"
+    assert raw["log_image_bytes"] > 0, "after a checkpoint, the first change of a page logs its image"
     assert raw["log_record_bytes"] + raw["log_image_bytes"] <= raw["log_bytes"] * 1.01
     raw = step(made, "log-interval")
     assert raw["elapsed_s"] >= 0.5

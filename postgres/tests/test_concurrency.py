@@ -109,7 +109,7 @@ class Browser(Reader):
                 rows += part
                 time.sleep(0.005)
             visible = {*ids(connection, "SELECT id FROM items")}
-        assert len(set(rows)) == len(rows), "a row came twice"
+        assert len(set(rows)) == len(rows), "a row was returned twice"
         assert set(rows) <= visible, set(rows) - visible
         self.found += len(rows)
         self.wanted += len(visible)

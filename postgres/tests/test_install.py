@@ -65,7 +65,7 @@ def test_an_update_brings_what_a_new_installation_has(connect: Connect, made_up:
         create(connection)
         fill(connection, vectors(600, seed=1))
         before = by_index(connection, QUERIES[0])
-        assert version != made_up or objects(connection) != new, "the comparison sees no difference"
+        assert version != made_up or objects(connection) != new, "the comparison does not detect the missing function"
         run(connection, "ALTER EXTENSION pagehop UPDATE")
         assert objects(connection) == new
         assert by_index(connection, QUERIES[0]) == before == by_scan(connection, QUERIES[0])

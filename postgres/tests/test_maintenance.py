@@ -113,7 +113,7 @@ def test_a_vacuum_sleeps_as_its_cost_says(connect: Connect, parallel: int) -> No
 def wait(until: Callable[[], bool], seconds: float = 300) -> None:
     late = time.monotonic() + seconds
     while not until():
-        assert time.monotonic() < late, "it did not happen"
+        assert time.monotonic() < late, "the condition was not met in time"
         time.sleep(0.005)
 
 

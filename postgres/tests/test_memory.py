@@ -232,7 +232,7 @@ def test_memory_that_a_scan_does_not_get_is_an_error(new_cluster: Callable[..., 
                     else:
                         assert found == number(other, f"SELECT count(*) FROM items WHERE {where}"), scan
                     nearest(connection, query, setting, where)
-    assert refused.keys() == SCANS.keys(), "each was refused memory at least once"
+    assert refused.keys() == SCANS.keys(), "a scan was never refused memory"
     assert all("work_mem" in str(hint) for hint in refused.values()), refused
 
 

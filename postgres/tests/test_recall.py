@@ -109,7 +109,7 @@ def test_an_index_that_grows_is_calibrated_as_it_does(connect: Connect) -> None:
     fill(connection, vectors(999, seed=1))
     assert number(connection, CALIBRATED) == 0
     run(connection, "SET pagehop.recall = 0.95; SET enable_seqscan = off")
-    assert len(ids(connection, NEAREST)) == 10, "it is searched to its end"
+    assert len(ids(connection, NEAREST)) == 10, "the scan returns all ten rows"
     fill(connection, vectors(1, seed=2), first=999)
     messages = list[str]()
     connection.add_notice_handler(lambda notice: messages.append(notice.message_primary or ""))
@@ -123,9 +123,9 @@ def test_an_index_that_grows_is_calibrated_as_it_does(connect: Connect) -> None:
     assert recall(connection) > 0.9
     fill(connection, vectors(7000, seed=3), first=1000)
     nodes = "SELECT calibrated_nodes FROM pagehop_info('items_embedding')"
-    assert number(connection, nodes) == 1000, "they are too many to train it while others wait"
+    assert number(connection, nodes) == 1000, "too many rows to train the index while other sessions wait"
     run(connection, "VACUUM items")
-    assert number(connection, nodes) == 8000, "where the model was trained again"
+    assert number(connection, nodes) == 8000, "VACUUM calibrates an index that it trains"
     assert recall(connection) > 0.9
 
 
@@ -135,7 +135,7 @@ def test_vacuum_calibrates_where_much_has_changed(connect: Connect) -> None:
     info = "SELECT calibrated_nodes, changes_since_calibration, calibrated_by FROM pagehop_info('items_embedding')"
     fill(connection, vectors(300, seed=2), first=2000)
     run(connection, "VACUUM items")
-    assert run(connection, info) == [(2000, 300, "rows")], "not yet much"
+    assert run(connection, info) == [(2000, 300, "rows")], "too few changes for a calibration"
     fill(connection, vectors(300, seed=3), first=2300)
     run(connection, "VACUUM items")
     assert run(connection, info) == [(2600, 0, "rows")]
@@ -143,7 +143,7 @@ def test_vacuum_calibrates_where_much_has_changed(connect: Connect) -> None:
     run(connection, f"SELECT * FROM pagehop_calibrate('items_embedding', {asked})")
     run(connection, "DELETE FROM items WHERE id < 1000")
     run(connection, "VACUUM items")
-    assert run(connection, info) == [(2600, 1000, "queries")], "rows are no substitute for queries"
+    assert run(connection, info) == [(2600, 1000, "queries")], "VACUUM does not replace a calibration by queries"
 
 
 def test_an_audit_is_shown_by_info(connect: Connect) -> None:
@@ -154,7 +154,7 @@ def test_an_audit_is_shown_by_info(connect: Connect) -> None:
     assert run(connection, info) == [(None, None, None, None, None)]
     with connection.transaction():
         run(connection, "SET TRANSACTION READ ONLY; SELECT * FROM pagehop_recall('items_embedding')")
-    assert run(connection, info) == [(None, None, None, None, None)], "who may not write may ask"
+    assert run(connection, info) == [(None, None, None, None, None)], "read-only audits are not stored"
     run(connection, "SET pagehop.recall = 0.9")
     [(found, width)] = run(connection, "SELECT recall, half_interval FROM pagehop_recall('items_embedding', 20, 100)")
     fill(connection, vectors(2, seed=2), first=1500)
@@ -168,14 +168,14 @@ def test_info_says_which_recall_is_likely(connect: Connect) -> None:
     connection = connect()
     built(connection, 1500)
     likely = "SELECT likely_recall FROM pagehop_info('items_embedding')"
-    assert value(connection, likely) == pytest.approx(0.98), "it is calibrated"
+    assert value(connection, likely) == pytest.approx(0.98), "that of the calibration"
     found = value(connection, "SELECT recall FROM pagehop_recall('items_embedding')")
     assert value(connection, likely) == found
     run(connection, "SET pagehop.recall = 0.8")
     run(connection, "SELECT * FROM pagehop_recall('items_embedding')")
-    assert value(connection, likely) == pytest.approx(0.98), "other searches than those of this session"
+    assert value(connection, likely) == pytest.approx(0.98), "an audit for another recall does not change it"
     fill(connection, vectors(300, seed=2), first=1500)
-    assert value(connection, likely) == pytest.approx(1 - 0.02 * (1 + math.log2(1.2))), "a fifth more rows"
+    assert value(connection, likely) == pytest.approx(1 - 0.02 * (1 + math.log2(1.2))), "it has a fifth more rows"
     fill(connection, vectors(1200, seed=3), first=1800)
     assert value(connection, likely) == pytest.approx(1 - 0.02 * 2)
     run(connection, "RESET pagehop.recall")
@@ -392,7 +392,7 @@ def test_real_queries_are_measured_with_and_calibrated_by(connect: Connect, kind
     run(connection, "SET pagehop.slack = 0.02; SET pagehop.search_list = 100")
     audit = f"SELECT recall, samples, far FROM pagehop_recall('items_embedding', 10, {asked})"
     [(found, queries, far)] = run(connection, audit)
-    assert queries == 120, "NULL asks for nothing"
+    assert queries == 120, "NULL is not a query"
     assert isinstance(found, float)
     assert isinstance(far, float)
     assert far < 0.1
@@ -404,7 +404,7 @@ def test_real_queries_are_measured_with_and_calibrated_by(connect: Connect, kind
     run(connection, "SET pagehop.recall = 0.95")
     [(found, *_)] = run(connection, audit)
     assert isinstance(found, float)
-    assert abs(found - 0.95) < 0.01, "it was calibrated by these very queries"
+    assert abs(found - 0.95) < 0.01, "the index was calibrated by the same queries"
     for none in [f"'{{}}'::{kind}[]", f"'{{NULL}}'::{kind}[]"]:
         for asking in [f"recall('items_embedding', 10, {none})", f"calibrate('items_embedding', {none})"]:
             with pytest.raises(errors.InvalidParameterValue, match="no query can be used"):

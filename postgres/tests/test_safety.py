@@ -258,7 +258,7 @@ def measured_beside_a_training(vacuum: psycopg.Connection, writer: psycopg.Conne
     fill(writer, vectors(850, seed=3), first=250)
     trained = "SELECT trained_rows FROM pagehop_info('items_embedding')"
     calibrated = "SELECT calibrated_nodes, changes_since_calibration FROM pagehop_info('items_embedding')"
-    assert run(writer, calibrated) == [(None, None)], "it is left to the vacuum"
+    assert run(writer, calibrated) == [(None, None)], "the calibration is left to the vacuum"
     before = number(writer, trained)
     # The vacuum reads few pages before it measures, and hundreds between two sleeps while it
     # measures.

@@ -58,8 +58,8 @@ def test_a_session_is_told_what_its_last_scan_cost(connect: Connect) -> None:
     assert 10 <= cost["pages_read"] <= cost["hops"] == cost["distances"] < ROWS / 10
     assert cost["hops"] * 8 <= cost["estimates"] <= cost["hops"] * 64
     assert 0 <= cost["rechecks"] <= cost["rows"]
-    assert cost["pages_missed"] == 0, "the pages were in memory"
-    assert last_scan(connect())["rows"] is None, "another session's scan"
+    assert cost["pages_missed"] == 0, "all pages were in shared buffers"
+    assert last_scan(connect())["rows"] is None, "a session does not see another session's scan"
 
 
 def test_searches_of_a_join_are_added_up(connect: Connect) -> None:
@@ -97,7 +97,7 @@ def test_explain_tells_the_same(connect: Connect, server: Server) -> None:
     cost = last_scan(connection)
     counts = [scan[key] for key in ["Hops", "Distance Estimates", "Exact Distances", "Rechecked Distances"]]
     assert counts == [cost[key] for key in ["hops", "estimates", "distances", "rechecks"]]
-    assert "Hops" not in json.dumps(untold), "nothing has run"
+    assert "Hops" not in json.dumps(untold), "EXPLAIN without ANALYZE runs nothing"
     other = value(connection, "EXPLAIN (ANALYZE, FORMAT json) SELECT id FROM items WHERE id = 7")
     assert "Hops" not in json.dumps(other)
 
@@ -112,7 +112,7 @@ def test_a_scan_ends_at_its_limit_of_pages(connect: Connect) -> None:
     # The limit is checked between rows.
     assert 200 <= cost["hops"] < 260
     assert 20 < len(found) < 200
-    assert found[:10] == by_index(connection, QUERIES[0]), "what comes before the limit is as without it"
+    assert found[:10] == by_index(connection, QUERIES[0]), "the limit does not change the rows before it"
     run(connection, "SET pagehop.max_scan_pages = 0; SET pagehop.scan_order = relaxed_order")
     assert len(by_index(connection, QUERIES[0], ROWS + 1)) == ROWS
     assert last_scan(connection)["ended_by"] == "exhausted"

@@ -125,4 +125,4 @@ def begin_scan(connection: psycopg.Connection) -> None:
             run(connection, "ROLLBACK")
         else:
             return
-    pytest.fail("every search looks at the damaged page")
+    pytest.fail("every search reads the damaged page")

@@ -201,7 +201,7 @@ def stopped_while_it_holds_the_lock(holder: psycopg.Connection, watcher: psycopg
                 break
             thread.join()
         else:
-            pytest.fail("no check was met while it held the lock")
+            pytest.fail("no check could be stopped while it held the lock")
         yield
     finally:
         os.kill(process, signal.SIGCONT)
@@ -400,7 +400,7 @@ def test_a_standby_reads_a_graph_to_its_end(new_cluster: Callable[..., Cluster])
                 looks = 0
                 while number(watcher, waits) == 0:
                     looks += 1
-                    assert looks < 3000, "replay went on"
+                    assert looks < 3000, "replay did not wait for the cursor"
                     time.sleep(0.02)
                 seen += ids(other, "FETCH ALL FROM near")
             assert sorted(seen) == list(range(7000))

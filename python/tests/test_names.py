@@ -131,7 +131,7 @@ def test_names_and_their_order_are_the_same_everywhere(place: Place) -> None:
     expected = (OPTIONS | REPORTS)[place.what].split()
     here = names(place, (REPOSITORY / place.path).read_text())
     assert len(here) > (place.what != "calibrate"), place
-    assert [name for name in here if name not in expected] == [], "has another name elsewhere"
+    assert [name for name in here if name not in expected] == [], "these names differ from those of other hosts"
     assert here == [name for name in expected if name in here]
 
 

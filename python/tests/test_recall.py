@@ -78,7 +78,7 @@ def test_a_build_calibrates_unless_told_not_to(path: Path, vectors: Float32, tmp
     assert phases[-1] == "search"
     assert "scan" in phases
     with pagehop.open(path) as index:
-        assert index.calibration == known, "the same rows and seed give the same"
+        assert index.calibration == known, "the same rows and seed give the same calibration"
     with pagehop.build(tmp_path / "without", vectors, calibrate=False) as index:
         assert index.calibration is None
         assert index.info().calibration is None
@@ -116,7 +116,7 @@ def test_an_audit_agrees_with_brute_force(path: Path, vectors: Float32) -> None:
         assert 0 < report.half_interval < 0.05
         report = index.recall(5, 150, recall=0.9)
         assert (report.k, report.target, report.samples) == (5, 0.9, 150)
-        assert index.info().audit is None, "it is open for reading"
+        assert index.info().audit is None, "an index that is open for reading stores no audit"
 
 
 def test_changes_and_a_missed_recall_are_warned_of_until_it_is_calibrated_again(
@@ -184,7 +184,7 @@ def test_rows_that_train_the_model_calibrate_the_index(vectors: Float32, tmp_pat
         index.add(range(700, 1100), vectors[700:1100])
         measured = index.info().calibration
         assert measured is not None
-        assert measured.rows == 1100, "now there are enough"
+        assert measured.rows == 1100, "the index has enough rows for a calibration"
         index.add(range(1100, ROWS), vectors[1100:])
         assert index.info().trained_rows == ROWS
         measured = index.info().calibration
