@@ -27,8 +27,8 @@ _DIM_MAX = 4096
 
 
 def dimensions(path: Path) -> int:
-    """The dimensions of the vectors in a file of hnswlib. hnswlib itself does not compare them with
-    those that its caller gives.
+    """The dimensions of the vectors in a file of hnswlib, which does not itself check the given
+    number.
 
     The file begins with numbers of 8 bytes. The fourth is the size of an element. The fifth is the
     offset of its label, the last field of an element. The sixth is the offset of its vector, which

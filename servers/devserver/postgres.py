@@ -69,7 +69,7 @@ class Instance(Cluster):
         return super()._ready() if self.server.major >= 10 else "ready to accept connections" in self.log_end()
 
     def sysbench_options(self) -> list[str]:
-        """How sysbench connects."""
+        """The options for sysbench."""
         where = {"host": self.folder, "port": self.port, "user": USER, "db": USER}
         return ["--db-driver=pgsql", *(f"--pgsql-{name}={value}" for name, value in where.items())]
 

@@ -93,7 +93,7 @@ class Postgres(Running):
         return int(self.execute(f"SELECT coalesce(pg_total_relation_size(to_regclass('{self._table}')), 0)")[0][0])
 
     def sysbench_options(self) -> list[str]:
-        """How sysbench connects."""
+        """The options for sysbench."""
         where = _place(urlsplit(self._url), "postgres")
         return ["--db-driver=pgsql", *(f"--pgsql-{name}={value}" for name, value in where.items())]
 
@@ -142,7 +142,7 @@ class Mysql(Running):
         return int(found[0][0])
 
     def sysbench_options(self) -> list[str]:
-        """How sysbench connects."""
+        """The options for sysbench."""
         where = _place(urlsplit(self._url), "mysql")
         return ["--db-driver=mysql", *(f"--mysql-{name}={value}" for name, value in where.items())]
 
