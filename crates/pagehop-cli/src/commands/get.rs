@@ -49,7 +49,7 @@ struct PayloadRow<'a, I> {
     payload: Option<String>,
 }
 
-/// Prints payloads; nothing for a row without one.
+/// Prints the payloads. A row without a payload has an empty text, or `null` in JSON.
 fn payloads<I: RowId + fmt::Display + Serialize>(
     args: &Args,
     ids: &[I],

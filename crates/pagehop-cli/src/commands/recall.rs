@@ -1,4 +1,4 @@
-//! `pagehop recall`: measures which share of the true nearest rows searches find.
+//! `pagehop recall`: measures which share of the true nearest rows the searches find.
 
 use std::path::{Path, PathBuf};
 
@@ -15,9 +15,8 @@ use crate::{index_file, interrupt};
 
 /// Measure the recall of searches against exact answers.
 ///
-/// Queries are vectors of the index or of a file. Searches and changes continue. If the
-/// measured recall is below --recall by more than chance explains, a warning goes to standard
-/// error.
+/// Queries are vectors of the index or of a file. Searches and changes continue. If the measured
+/// recall is below --recall by more than chance explains, a warning goes to standard error.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The index.

@@ -1,7 +1,7 @@
 //! `pagehop add`: adds the rows of a file to an index, batch by batch.
 //!
-//! Each batch is one commit, which also records how far the import is. So however it ends, the
-//! index holds the rows up to some batch, and `--resume` knows which.
+//! Each batch is one commit, which also records how far the import is. However the import ends, the
+//! index holds all batches up to some batch, and `--resume` continues after it.
 
 mod mark;
 
@@ -151,7 +151,8 @@ impl Import<'_> {
             let after = before + ids.len() as u64;
             let columns = self.columns.as_ref().map(|columns| columns.part(before as usize..after as usize));
             let mut whole = |part: Progress| {
-                // A batch may train the model first; those phases count their own steps.
+                // A batch may train the model first. The phases of a training count their own
+                // steps.
                 let of_all = part.phase == "add";
                 line.update(if of_all { Progress { done: before + part.done, total, ..part } } else { part })
             };

@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     }
     let mut queries = Vectors::open(&args.queries)?;
     check_dim((&args.index, about.dim), (&args.queries, queries.dim()))?;
-    // An index of fewer than k rows gives all its rows.
+    // An index with fewer than k rows returns all its rows.
     let k = usize::try_from(about.rows).map_or(args.k, |rows| args.k.min(rows)).max(1);
     let truth = args.truth.as_deref().map(|truth| Truth::open(truth, queries.rows(), k)).transpose()?;
     let mut ids_file = args.output.as_deref().map(|path| IdsFile::create(path, k)).transpose()?;
@@ -131,9 +131,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// The text ids of the rows that a search found, if ids are texts, and their payloads, if they are
-/// wanted. A process that replaces rows at the same time makes it an error: the search would have
-/// to be repeated.
+/// The text ids of the rows that a search found, if ids are texts, and their payloads, if
+/// `wants_payloads`.
+///
+/// # Errors
+///
+/// [`Busy`](EngineError::Busy) if another process replaced one of the rows since the search: the
+/// search must be repeated. Errors of reading the index.
 fn read_rows(
     index: &Index<IndexFile>,
     result: &SearchResult,
