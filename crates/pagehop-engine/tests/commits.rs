@@ -204,7 +204,7 @@ fn found<P: Pages>(index: &Index<P>, filter: &Filter, options: Option<&SearchOpt
     let plan = searcher.plan_filter(filter).unwrap();
     let result = searcher.search_filtered(&[0.1; DIM], K, options, &plan).unwrap();
     let ids: BTreeSet<u64> = result.hits.iter().map(|hit| hit.row_id).collect();
-    assert_eq!(ids.len(), result.hits.len(), "a row twice");
+    assert_eq!(ids.len(), result.hits.len(), "a row came twice");
     ids
 }
 

@@ -138,8 +138,8 @@ fn a_search_ends_at_its_limit_of_reads() {
         for _ in 0..2 {
             let (found, _) = rest(&mut cursor);
             assert!(cursor.is_cut());
-            assert_eq!(cursor.page_reads(), limit, "it looks before each page");
-            assert_eq!(found[..10], every[..10], "what comes before the limit is as without it");
+            assert_eq!(cursor.page_reads(), limit, "the limit is checked before each page");
+            assert_eq!(found[..10], every[..10], "rows before the limit are those of a search without a limit");
             assert!(found.len() < COUNT / 2, "{} rows for {limit} reads", found.len());
             assert_eq!(cursor.next_hit().unwrap(), None);
             cursor.rescan(rows.row(7), &OPTIONS).unwrap();
@@ -244,7 +244,7 @@ fn a_search_ends_at_its_limit_of_memory() {
         // The memory may exceed the limit by one node, or by the search for the first rows.
         assert!(cursor.memory_bytes() < limit + 20_000, "{limit}: {}", cursor.memory_bytes());
         assert!(found.len() >= 10 && found.len() < COUNT, "{limit}: {} rows", found.len());
-        assert_eq!(found, every[..found.len()], "what comes before the limit is as without it");
+        assert_eq!(found, every[..found.len()], "rows before the limit are those of a search without a limit");
         cursor.end_at_memory(usize::MAX);
         cursor.rescan(rows.row(7), &OPTIONS).unwrap();
         assert_eq!(rest(&mut cursor).0.len(), COUNT);

@@ -227,7 +227,7 @@ impl Life {
 fn verify(pages: &MemPages, query: &[f32], must: &BTreeSet<u64>, may: &BTreeSet<u64>, seed: u64) {
     let found = row_ids(pages, query);
     assert!(found.is_superset(must), "seed {seed} lost {:?}", must - &found);
-    assert!(found.is_subset(may), "seed {seed} made up {:?}", &found - may);
+    assert!(found.is_subset(may), "seed {seed} found {:?}, which were never inserted", &found - may);
 }
 
 /// After every step of every writer, `check` accepts the index.

@@ -48,7 +48,7 @@ fn small(source: &mut dyn VectorSource, options: &BuildOptions) -> BuildOptions 
 
 fn spilled(rows: &Rows, options: &BuildOptions) -> MemPages {
     let (pages, sink) = spill(&mut rows.clone(), &small(&mut rows.clone(), options)).unwrap();
-    assert!(sink.usage.written.get() > rows.values.len() as u64, "codes were not put aside");
+    assert!(sink.usage.written.get() > rows.values.len() as u64, "codes were not written to scratch files");
     assert_eq!(sink.usage.files.get(), 0, "scratch files are left");
     pages
 }
@@ -403,7 +403,7 @@ fn columns_and_kept_vectors_are_those_of_their_rows() {
         let options = BuildOptions { vectors, ..options(Metric::L2) };
         let options = small(&mut source, &options);
         let (pages, sink) = spill(&mut source, &options).unwrap();
-        assert!(sink.usage.written.get() > 0, "codes were not put aside");
+        assert!(sink.usage.written.get() > 0, "codes were not written to scratch files");
         let index = Index::open(pages).unwrap();
         index.check(&mut no_progress()).unwrap();
         if vectors == Vectors::Float32 {

@@ -253,7 +253,7 @@ fn row_ids(index: &Index<&MemPages>, result: &pagehop_engine::SearchResult, rows
     let mut sorted = ids.clone();
     sorted.sort_unstable();
     sorted.dedup();
-    assert_eq!(sorted.len(), ids.len(), "a row twice");
+    assert_eq!(sorted.len(), ids.len(), "a row came twice");
     ids
 }
 

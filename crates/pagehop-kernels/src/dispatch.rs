@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 /// An instruction set that the kernels are written for, ordered from narrow to wide registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
-    /// Plain Rust for whatever the crate was compiled for.
+    /// Plain Rust, for the instruction set that the crate was compiled for.
     Portable,
     /// NEON with the CRC instructions: ARM CPUs of 64 bits since ARMv8.1. Where the compiler makes
     /// an equally good kernel from plain Rust, it is that of [`Isa::Portable`].

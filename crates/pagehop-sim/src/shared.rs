@@ -5,8 +5,9 @@
 //! of its sections, when it waits for a lock, and before some of its reads. So a seed always gives
 //! the same schedule, and every state of the pages is one that a crash could leave.
 //!
-//! As in PostgreSQL, a writer holds the lock of the index during one [`SharedHost::insert`] or
-//! [`SharedHost::alone`]: several writers may hold it to insert rows, or one to do anything else.
+//! As in PostgreSQL, a writer holds the lock of the index during one [`SharedSession::insert`] or
+//! [`SharedSession::alone`]: several writers may hold it to insert rows, or one to do anything
+//! else.
 
 use std::cell::Cell;
 use std::ops::{Deref, Range};

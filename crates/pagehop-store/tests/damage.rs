@@ -30,7 +30,7 @@ fn errors_of(path: &Path, page: u32) -> Vec<String> {
                 }
                 let error = reader.finish(PageId(page)).unwrap_err();
                 assert!(matches!(error, Error::Corrupt { page: PageId(p), .. } if p == page));
-                assert!(error.to_string().contains("damaged"), "names the file: {error}");
+                assert!(error.to_string().contains("damaged"), "the error does not name the file: {error}");
                 errors.push(error.to_string());
                 if attempt == 1 {
                     reader.release();

@@ -263,7 +263,7 @@ fn filtered_searches_are_of_one_commit() {
         written.unwrap();
     });
     drop(child.stdin.take());
-    let of_child: u64 = hear().expect("the child told its searches").parse().unwrap();
+    let of_child: u64 = hear().expect("the child printed the number of its searches").parse().unwrap();
     assert!(child.wait().unwrap().success());
     println!("{searches:?} searches beside the writer's, {of_child} in another process");
     assert!(searches.into_inner() > 0 && of_child > 0);

@@ -118,7 +118,7 @@ fn the_child_of_a_writer_reads_and_does_not_write() {
         unsafe { command.pre_exec(child) };
         assert!(command.status().expect("the child read its pages").success());
         change(&pages).unwrap();
-        assert_eq!(pages.begin().unwrap().oldest_snapshot(), snapshot, "the child gave nothing back");
+        assert_eq!(pages.begin().unwrap().oldest_snapshot(), snapshot, "the child has not released the snapshot");
         drop((held, command));
         Arc::into_inner(pages).expect("the command is gone").close().unwrap();
         assert_eq!(scratch.names(), ["pages"]);

@@ -319,7 +319,7 @@ fn an_index_that_is_built_again_loses_its_log() {
     assert_eq!(pages.page_count(), 7);
     expect_body(6, pages.reader().finish(PageId(6)).unwrap());
     assert_eq!(reading.ask("close"), "closed");
-    assert_eq!(scratch.names(), ["items", "items-shared"], "it is not the old reader's to remove");
+    assert_eq!(scratch.names(), ["items", "items-shared"], "the old reader must not remove it");
     drop(pages);
     assert_eq!(scratch.names(), ["items"]);
     reading.kill();
@@ -374,7 +374,7 @@ fn a_killed_writer_leaves_every_commit_it_told_of() {
         assert_eq!(look(&reading, &mut reader, there + 1), there + 1);
         drop(reader);
         drop((pages, reading));
-        assert_eq!(scratch.names(), ["items"], "a log that was emptied goes with the last");
+        assert_eq!(scratch.names(), ["items"], "the last process removes a log that was emptied");
     }
 }
 

@@ -1,4 +1,4 @@
-//! `pagehop check`: proves that an index is sound, or names the page where it is not.
+//! `pagehop check`: proves that an index is sound, or says where it is not.
 
 use std::path::{Path, PathBuf};
 

@@ -18,8 +18,9 @@ const BATCH_ROWS: usize = 4096;
 
 /// Print the vectors of rows by id, or their payloads, in the order of the ids.
 ///
-/// An index that keeps vectors gives them as they were added, otherwise as its codes of 12 bits per
-/// dimension say. An id that is not in the index is an error, and then no file is written.
+/// An index that keeps vectors gives them as they were added, and another one gives those of its
+/// codes of 12 bits per dimension. An id that is not in the index is an error, and then no file is
+/// written.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The index.

@@ -38,8 +38,8 @@ pub(crate) struct Args {
     /// Memory for pages of the index, for example 16MiB; auto is a quarter of what is free.
     #[arg(long, value_name = "BYTES", default_value = "auto", value_parser = parse_cache)]
     cache: u64,
-    /// Whether to read past the page cache of the system. Without it: unless free memory has room
-    /// for the index beside the cache.
+    /// Whether to bypass the page cache of the system. If not given, it is bypassed unless free
+    /// memory has room for the index beside the cache.
     #[arg(long, value_name = "BOOL")]
     direct: Option<bool>,
     /// Threads, up to 4,096; 0 means one per core.

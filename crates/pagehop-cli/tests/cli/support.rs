@@ -99,7 +99,7 @@ impl Running {
         let mut running = Self(child);
         let began = Instant::now();
         while folder.rows(index) < rows {
-            assert!(running.0.try_wait().unwrap().is_none(), "it was over before {rows} rows were seen");
+            assert!(running.0.try_wait().unwrap().is_none(), "the command ended before {rows} rows were seen");
             assert!(began.elapsed() < Duration::from_secs(600), "{rows} rows did not come");
         }
         running
@@ -108,7 +108,7 @@ impl Running {
     /// Sends a signal, such as `-STOP`.
     pub(crate) fn signal(&self, signal: &str) {
         let sent = Command::new("kill").args([signal, &self.0.id().to_string()]).status().unwrap();
-        assert!(sent.success(), "it is over already");
+        assert!(sent.success(), "the command has ended already");
     }
 
     /// Kills the command.

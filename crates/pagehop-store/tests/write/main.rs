@@ -60,7 +60,7 @@ fn change(pages: &IndexFile, model: &Model, random: &mut Random) -> (Model, Resu
         let result = transaction.step(&ids, &mut |bodies: &mut [&mut [u8]]| {
             let mut random = Random(u64::from(seed));
             for (body, &page) in bodies.iter_mut().zip(&some) {
-                assert!(body[..] == next[page as usize][..], "a step sees what is");
+                assert!(body[..] == next[page as usize][..], "a step sees the bodies as they are now");
                 let start = 8 + random.below(BODY_BYTES as u32 - 8 - size) as usize;
                 body[start..start + size as usize].iter_mut().for_each(|byte| *byte = random.below(256) as u8);
                 next[page as usize] = Arc::new(body.to_vec());
@@ -257,7 +257,7 @@ fn lose_power(seed: u64, durability: Durability, rounds: u32) {
         let is_found =
             |model: &Model| model.len() == found.len() && model.iter().zip(&found).all(|(a, b)| a[..] == b[..]);
         let at = models.iter().rposition(is_found);
-        let at = at.unwrap_or_else(|| panic!("seed {seed}, round {round}: the index is like no commit made it"));
+        let at = at.unwrap_or_else(|| panic!("seed {seed}, round {round}: the index has the pages of no commit"));
         if durability == Durability::Commit {
             assert!(at >= acknowledged, "seed {seed}, round {round}: commit {acknowledged} is lost, found {at}");
         }

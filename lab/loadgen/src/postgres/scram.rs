@@ -118,7 +118,7 @@ mod tests {
         assert_ne!(Scram::begin("x").unwrap().first(), Scram::begin("x").unwrap().first());
     }
 
-    /// The crates implement these algorithms, by the vectors of RFC 4231 and RFC 7914.
+    /// The crates implement these algorithms: they give the test vectors of RFC 4231 and RFC 7914.
     #[test]
     fn proofs_and_keys_are_those_of_the_standards() {
         fn hex(bytes: &[u8]) -> String {

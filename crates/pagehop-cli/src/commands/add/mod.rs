@@ -25,9 +25,9 @@ use mark::Start;
 
 /// Add the vectors of a file to an index. A row whose id is already in the index replaces that row.
 ///
-/// Rows are added in batches. A batch is added completely or not at all, and stays when the
-/// progress has passed it, however the command ends. Rows already in the index with the same vector
-/// are skipped.
+/// Rows are added in batches. A batch is added completely or not at all. Once the progress has
+/// passed a batch, it stays in the index, however the command ends. Rows already in the index with
+/// the same vector are skipped.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The index.
