@@ -11,10 +11,10 @@ use crate::ids;
 use crate::source::PySource;
 use crate::watch::Watch;
 
-/// Builds an index over all rows of `source` at `path`; returns the numbers of rows and pages.
+/// Builds an index over all rows of `source` at `path`. Returns the numbers of rows and pages.
 ///
-/// `source.chunks()` yields pairs of uint64 ids and C-contiguous float32 vectors, the same in each
-/// call.
+/// `source.chunks()` yields pairs of uint64 ids and C-contiguous float32 vectors, the same pairs in
+/// each call.
 #[pyfunction]
 #[pyo3(signature = (path, source, dim, *, texts, columns, payload, metric, vectors, memory_bytes, threads, seed, calibrate, overwrite, progress))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of one private call")]

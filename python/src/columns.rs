@@ -8,8 +8,9 @@ use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple};
 use crate::errors;
 use crate::ids::Ids;
 
-/// Name, kind, values (int64, float64, a list of str, of bytes or of lists of str), and a byte for
-/// each row that says whether the value is missing.
+/// A column: its name, its kind, its values (a buffer of int64 or float64, or a list of str, bytes
+/// or lists of str), and a buffer with one byte for each row, which is not 0 if the value is
+/// missing.
 pub(crate) type PyColumn<'py> = (String, String, Bound<'py, PyAny>, Option<PyBuffer<u8>>);
 
 /// The values of one column.
@@ -47,10 +48,10 @@ impl Values {
     }
 }
 
-/// The payload of each row: bytes or None.
+/// The payload of each row: bytes, or `None`.
 pub(crate) type PyPayloads = Vec<Option<Vec<u8>>>;
 
-/// What is given of rows beside their vectors.
+/// The columns and payloads of rows, if the caller gave any.
 pub(crate) fn given(
     py: Python<'_>,
     columns: Option<Vec<PyColumn<'_>>>,
@@ -63,19 +64,19 @@ pub(crate) fn given(
     })
 }
 
-/// Payloads as Python has them.
+/// Payloads as a Python list of bytes or None.
 pub(crate) fn payload_list<'py>(py: Python<'py>, payloads: &Payloads) -> PyResult<Bound<'py, PyList>> {
     PyList::new(py, payloads.iter().map(|payload| payload.as_ref().map(|bytes| PyBytes::new(py, bytes))))
 }
 
-/// The columns of a new index.
+/// Columns from pairs of a name and the name of a kind.
 pub(crate) fn of_kinds(py: Python<'_>, columns: Vec<(String, String)>) -> PyResult<Vec<Column>> {
     let column = |(name, kind): (String, String)| Ok(Column { name, kind: ColumnKind::of_name(&kind)? });
     let columns: Result<Vec<Column>, _> = columns.into_iter().map(column).collect();
     columns.map_err(|error| errors::to_python(py, &error))
 }
 
-/// The values of rows.
+/// The values of rows, from columns. All columns must have the same number of rows.
 pub(crate) fn rows(py: Python<'_>, columns: Vec<PyColumn<'_>>) -> PyResult<ColumnRows> {
     let mut named = Vec::with_capacity(columns.len());
     let mut data: Vec<(Values, Option<Vec<u8>>)> = Vec::with_capacity(columns.len());
@@ -117,7 +118,7 @@ pub(crate) fn rows(py: Python<'_>, columns: Vec<PyColumn<'_>>) -> PyResult<Colum
     packed.map_err(|error| errors::to_python(py, &error))
 }
 
-/// A filter: a tuple whose first word says what the others are.
+/// A filter, from a tuple whose first item names its form. `depth` counts the filters around it.
 pub(crate) fn filter(py: Python<'_>, form: &Bound<'_, PyAny>, depth: usize) -> PyResult<Filter> {
     if depth == FILTER_DEPTH_MAX {
         return Err(errors::argument(py, format!("a filter is nested more than {FILTER_DEPTH_MAX} deep")));

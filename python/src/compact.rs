@@ -1,4 +1,4 @@
-//! Compaction of a file.
+//! Compaction of an index file.
 
 use std::path::PathBuf;
 
@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use crate::errors;
 use crate::watch::Watch;
 
-/// Writes the live rows of the index at `path` again, in its place or `into` a new file; returns
-/// the rows, and the numbers of pages after and before.
+/// Writes the live rows of the index at `path` again, in its place or `into` a new file. Returns
+/// the number of rows, and the numbers of pages after and before.
 #[pyfunction]
 #[pyo3(signature = (path, *, into, overwrite, memory_bytes, threads, progress))]
 pub(crate) fn compact(

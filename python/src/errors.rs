@@ -1,4 +1,4 @@
-//! Engine errors to the exceptions of `pagehop.errors`.
+//! Converts errors of the engine into the exceptions of `pagehop.errors`.
 
 use pagehop_engine::Error;
 use pyo3::prelude::*;
@@ -12,7 +12,7 @@ pub(crate) fn to_python(py: Python<'_>, error: &Error) -> PyErr {
     raise(py, error).unwrap_or_else(|import_failed| import_failed)
 }
 
-/// A refusal of an argument.
+/// The exception for an argument that is refused.
 pub(crate) fn argument(py: Python<'_>, what: impl Into<String>) -> PyErr {
     to_python(py, &Error::argument(what))
 }

@@ -7,14 +7,14 @@ use pyo3::prelude::*;
 use crate::errors;
 use crate::search::FileIndex;
 
-/// Ids of one kind.
+/// Ids, all of one kind.
 pub(crate) enum Ids {
     Int(Vec<u64>),
     Text(Vec<String>),
 }
 
 impl Ids {
-    /// The ids of an argument, in the form that `pagehop/arrays.py` gives them.
+    /// The ids of an argument, in the forms that `pagehop/arrays.py` gives them.
     pub(crate) fn of(ids: &Bound<'_, PyAny>) -> PyResult<Self> {
         match ids.extract::<PyBuffer<u64>>() {
             Ok(numbers) => Ok(Self::Int(numbers.to_vec(ids.py())?)),
@@ -34,7 +34,7 @@ macro_rules! with_ids {
 }
 pub(crate) use with_ids;
 
-/// Whether there are rows with all of these ids.
+/// Whether each of these ids has a row.
 pub(crate) fn contains<I: RowId>(index: &FileIndex, ids: &[I]) -> Result<bool, Error> {
     for id in ids {
         if !index.contains(id.clone())? {
@@ -44,7 +44,7 @@ pub(crate) fn contains<I: RowId>(index: &FileIndex, ids: &[I]) -> Result<bool, E
     Ok(true)
 }
 
-/// The kind of ids that a name stands for.
+/// The kind of ids with this name.
 pub(crate) fn kind(py: Python<'_>, name: &str) -> PyResult<IdKind> {
     match name {
         "int" => Ok(IdKind::Mapped),

@@ -18,7 +18,8 @@ use crate::turn::{Held, Turn};
 use crate::watch::Watch;
 use crate::{errors, info, recall};
 
-/// The buffer of answers, the rows that the first query found, what to warn of, text ids, payloads.
+/// What `search` returns: the buffer of answers, the number of rows that the first query found, the
+/// warnings, and for each query the text ids and the payloads.
 type Found<'py> = (
     Bound<'py, PyByteArray>,
     usize,
@@ -30,17 +31,18 @@ type Found<'py> = (
 /// An open index file. Every method may be called from any thread.
 #[pyclass(frozen, module = "pagehop._pagehop")]
 pub(crate) struct Index {
-    /// `None` once closed. A running search keeps the file open until it is done.
+    /// `None` after `close`. A running search keeps the file open until it is done.
     open: RwLock<Option<Arc<FileIndex>>>,
     dim: usize,
     id_kind: IdKind,
-    /// Rows when they were last counted, for a closed index.
+    /// The number of rows when they were last counted. A closed index still returns it.
     rows: AtomicU64,
-    /// Used bytes of the log after the last change. The store's own number would have to wait for a
-    /// running change.
+    /// Used bytes of the log after the last change. The store could only tell its number after a
+    /// running change ends.
     log_bytes: AtomicU64,
     turn: Turn,
-    /// The process that opened it. Only this one can change and close it.
+    /// The process that opened the index. Only this process can change it and write its commits at
+    /// `close`.
     process: u32,
 }
 
@@ -70,20 +72,20 @@ impl Index {
         self.open.write().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Whether this is another process than the one that opened it: the child of a fork.
+    /// Whether this process is a fork of the one that opened the index.
     fn is_forked(&self) -> bool {
         std::process::id() != self.process
     }
 
-    /// The index, when this thread holds the lock for changing it.
+    /// The index, and the lock of changes, which this thread holds then.
     fn begin(&self, py: Python<'_>) -> PyResult<(Held<'_>, Arc<FileIndex>)> {
         self.may_change(py)?;
         let held = self.turn.take(py)?;
-        // It may have been closed during the wait.
+        // Another thread may have closed it during the wait.
         Ok((held, self.get(py)?))
     }
 
-    /// Changes the index by `work`, without the GIL except in `watch`.
+    /// Changes the index by `work`, which runs without the GIL except in `watch`.
     fn change<T: Send>(
         &self,
         py: Python<'_>,
@@ -99,7 +101,8 @@ impl Index {
         let raised = watch.take_raised();
         match done {
             Err(error) => Err(raised.unwrap_or_else(|| errors::to_python(py, &error))),
-            // Ctrl-C after the change took place, during its calibration, counts too.
+            // Ctrl-C during the calibration that follows a change is raised too, although the
+            // change took place.
             Ok(done) => raised.map_or(Ok(done), Err),
         }
     }
@@ -108,9 +111,9 @@ impl Index {
 #[pymethods]
 impl Index {
     /// Finds the `k` rows nearest to a query, or to each row of a matrix. Returns the buffer of
-    /// answers (see search.rs), the number of rows that the first query found, what to warn of, and
-    /// for each query the ids that it found, if they are texts, and the payloads, if they are
-    /// wanted.
+    /// answers (see search.rs), the number of rows that the first query found, the warnings, and
+    /// for each query the ids that it found, if they are texts, and the payloads, if `payload` is
+    /// true.
     #[expect(clippy::too_many_arguments, reason = "arguments of one private call")]
     fn search<'py>(
         &self,
@@ -155,7 +158,7 @@ impl Index {
     }
 
     /// Measures which settings reach which recall, with `queries` or else with vectors of the
-    /// index. Stores and returns the result; `None` for an index of too few rows.
+    /// index. Stores and returns the result. Returns `None` if the index has too few rows.
     #[pyo3(signature = (queries, threads, *, progress))]
     fn calibrate<'py>(
         &self,
@@ -172,7 +175,7 @@ impl Index {
             py.detach(|| index.calibrate(queries.as_deref(), threads, &mut |progress| watch.look(progress)));
         let known = known.map_err(|error| watch.take_raised().unwrap_or_else(|| errors::to_python(py, &error)))?;
         let Some(known) = known else { return Ok(None) };
-        // Changes by other threads wait only while the result is stored, not while it is measured.
+        // Changes by other threads wait while the result is stored, but not while it is measured.
         self.change(py, Watch::new(None), |index, _| pagehop_store::set_calibration(index, &known))?;
         recall::calibration(py, &known).map(Some)
     }
@@ -185,8 +188,8 @@ impl Index {
     }
 
     /// Measures the recall of searches for `k` rows, with `queries` or else with `samples` vectors
-    /// of the index. Stores the result if the index is open for writing; returns it, whether it
-    /// misses `recall`, and what to warn of besides.
+    /// of the index. Stores the result if the index is open for writing. Returns the result,
+    /// whether it is below `recall`, and other warnings.
     #[pyo3(signature = (k, samples, queries, *, recall, search_list, slack, threads, progress))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one private call")]
     fn recall<'py>(
@@ -222,8 +225,8 @@ impl Index {
         Ok((words, is_missed, warnings))
     }
 
-    /// Adds rows, or replaces rows with the same ids; returns how many were added, replaced and
-    /// unchanged.
+    /// Adds rows, or replaces rows with the same ids. Returns the numbers of rows that were added,
+    /// replaced and unchanged.
     #[pyo3(signature = (ids, vectors, *, columns, payload, threads, progress))]
     #[expect(clippy::too_many_arguments, reason = "one for each argument of Python's")]
     fn add(
@@ -246,7 +249,8 @@ impl Index {
         Ok((report.added, report.replaced, report.unchanged))
     }
 
-    /// Gives rows other values in some columns, or other payloads; returns how many changed.
+    /// Changes the values of rows in some columns, or their payloads. Returns how many rows
+    /// changed.
     fn update_columns(
         &self,
         py: Python<'_>,
@@ -261,7 +265,7 @@ impl Index {
         })
     }
 
-    /// Deletes rows; returns how many, and the ids that are not in the index.
+    /// Deletes rows. Returns how many were deleted, and the ids that are not in the index.
     fn delete<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<(u64, Bound<'py, PyAny>)> {
         with_ids!(&Ids::of(ids)?, |ids| {
             let report = self.change(py, Watch::new(None), |index, watch| {
@@ -271,7 +275,7 @@ impl Index {
         })
     }
 
-    /// Removes dead rows; returns how many were freed, how many have to wait, and how many nodes
+    /// Removes dead rows. Returns how many were freed, how many have to wait, and how many nodes
     /// were repaired.
     #[pyo3(signature = (*, progress))]
     fn vacuum(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<(u64, u64, u64)> {
@@ -288,20 +292,21 @@ impl Index {
         numbers(py, ids.len() * 8, ids.iter().flat_map(|id| id.to_le_bytes()))
     }
 
-    /// Some text ids, about `count`, and where the next call goes on, `None` at the end.
+    /// Some text ids, about `count`, and where the next call must begin, which is `None` at the
+    /// end.
     fn text_ids(&self, py: Python<'_>, first: u64, count: usize) -> PyResult<(Vec<String>, Option<u64>)> {
         let index = self.get(py)?;
         py.detach(|| index.text_ids(first, count)).map_err(|error| errors::to_python(py, &error))
     }
 
-    /// Whether there is a row with the id, of which there is one.
+    /// Whether each of these ids has a row.
     fn contains(&self, py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<bool> {
         let (index, ids) = (self.get(py)?, Ids::of(ids)?);
         let found = py.detach(|| with_ids!(&ids, |ids| ids::contains(&index, ids)));
         found.map_err(|error| errors::to_python(py, &error))
     }
 
-    /// The vectors of rows, as bytes of float32.
+    /// The vectors of rows, in the order of `ids`, as bytes of float32.
     fn vectors<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyByteArray>> {
         let (index, ids) = (self.get(py)?, Ids::of(ids)?);
         let vectors = py.detach(|| with_ids!(&ids, |ids| index.vectors(ids)));
@@ -309,7 +314,7 @@ impl Index {
         numbers(py, vectors.len() * 4, vectors.iter().flat_map(|x| x.to_le_bytes()))
     }
 
-    /// The payloads of rows.
+    /// The payloads of rows, in the order of `ids`.
     fn payloads<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         let (index, ids) = (self.get(py)?, Ids::of(ids)?);
         let payloads = py.detach(|| with_ids!(&ids, |ids| index.payloads(ids)));
@@ -325,7 +330,7 @@ impl Index {
         })
     }
 
-    /// Deletes rows and returns their vectors, as bytes of float32.
+    /// Deletes rows and returns their vectors, in the order of `ids`, as bytes of float32.
     fn pop<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyByteArray>> {
         let ids = Ids::of(ids)?;
         let vectors = self.change(py, Watch::new(None), |index, watch| {
@@ -334,7 +339,7 @@ impl Index {
         numbers(py, vectors.len() * 4, vectors.iter().flat_map(|x| x.to_le_bytes()))
     }
 
-    /// Copies the index to `target`; returns the numbers of pages and bytes.
+    /// Copies the index to `target`. Returns the numbers of pages and bytes.
     #[pyo3(signature = (target, *, overwrite, progress))]
     fn backup(
         &self,
@@ -361,7 +366,8 @@ impl Index {
         self.change(py, Watch::new(None), |index, _| index.pages().checkpoint())
     }
 
-    /// Refuses an index that is closed, not open for writing, or opened before a fork.
+    /// Refuses an index that is closed, that is not open for writing, or that was opened before a
+    /// fork.
     fn may_change(&self, py: Python<'_>) -> PyResult<()> {
         let index = self.get(py)?;
         let path = index.pages().path().display();
@@ -376,10 +382,10 @@ impl Index {
         Ok(())
     }
 
-    /// Reads every page and proves the structure; returns what was counted.
+    /// Reads every page and proves the structure of the index. Returns the counts.
     fn check<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let index = self.get(py)?;
-        // Pages from before and after a commit contradict each other.
+        // A check must not read some pages from before a commit and others from after it.
         let alone = index.pages().is_writable() && !self.is_forked();
         let _held = if alone { Some(self.turn.take(py)?) } else { None };
         let mut watch = Watch::new(None);
@@ -404,7 +410,7 @@ impl Index {
         info::info(py, &*self.get(py)?, self.log_bytes.load(Ordering::Relaxed))
     }
 
-    /// Rows as of the newest commit; of a closed index, when it was closed.
+    /// The number of rows as of the newest commit. A closed index returns the number at `close`.
     fn rows(&self, py: Python<'_>) -> PyResult<u64> {
         let Some(index) = self.get_if_open() else {
             return Ok(self.rows.load(Ordering::Relaxed));
@@ -414,8 +420,8 @@ impl Index {
         Ok(info.rows)
     }
 
-    /// Closes the file when the running searches are done, after writing a writer's commits into
-    /// it. Closing twice does nothing.
+    /// Closes the file when the running searches are done. If it is open for writing, the commits
+    /// are written into it first. Closing twice does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let writes = self.get_if_open().is_some_and(|index| index.pages().is_writable());
         let held = if writes && !self.is_forked() { Some(self.turn.take(py)?) } else { None };
@@ -437,7 +443,7 @@ impl Index {
         self.get_if_open().is_none()
     }
 
-    /// Whether rows can be added and deleted. False once it is closed.
+    /// Whether rows can be added and deleted. False after `close`.
     #[getter]
     fn writable(&self) -> bool {
         self.get_if_open().is_some_and(|index| index.pages().is_writable())
@@ -456,7 +462,7 @@ impl Index {
     }
 }
 
-/// `bytes` of numbers in memory that Python wraps.
+/// `length` bytes of numbers in an object that Python wraps as an array.
 fn numbers<'py>(
     py: Python<'py>,
     length: usize,

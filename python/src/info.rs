@@ -1,4 +1,4 @@
-//! The description of an index, as Python gets it.
+//! The description of an index, as a Python dict.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

@@ -1,10 +1,10 @@
-//! How Python's threads take turns at the interpreter around short searches.
+//! How Python's threads take turns at the GIL around short searches.
 //!
-//! A thread that searches gives the interpreter away, and waits for it when it is done. The
-//! interpreter wakes the next thread by a system call, which takes as long as half a search. In the
-//! most frequent case, several threads with nothing but searches, the interpreter is free again
-//! after a few microseconds. So a thread waits awake for so long, in a place of its own, before it
-//! asks for the interpreter. The place is a hint: a thread never waits for it for long.
+//! A thread releases the GIL while it searches, and waits for it afterwards. The interpreter wakes
+//! the next thread by a system call, which takes as long as half a search. In the most frequent
+//! case, several threads only search, and the GIL is free again after a few microseconds. So a
+//! thread first spins for up to [`PATIENCE`], until no other thread has just taken the GIL. Which
+//! thread has taken it is only a hint, so that no thread waits for it longer than that.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
-/// How long a thread waits awake. Between two searches a thread needs 3 to 5 microseconds of the
-/// interpreter.
+/// The longest time that a thread spins. Between two searches a thread holds the GIL for 3 to 5
+/// microseconds.
 const PATIENCE: Duration = Duration::from_micros(10);
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// When a thread took the interpreter after a search, in nanoseconds from the start on; 0 after it
-/// has begun the next.
+/// When a thread last went on to take the GIL after a search, in nanoseconds since [`START`]; 0
+/// after a thread has begun its next search.
 static TAKEN_AT: AtomicU64 = AtomicU64::new(0);
 
-/// Does `work`, which is short, without the interpreter.
+/// Does `work`, which is short, without the GIL.
 pub(crate) fn detach_briefly<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     TAKEN_AT.store(0, Ordering::Relaxed);
     py.detach(|| {
@@ -32,7 +32,7 @@ pub(crate) fn detach_briefly<T: Send>(py: Python<'_>, work: impl FnOnce() -> T +
     })
 }
 
-/// Waits until no other thread has just taken the interpreter.
+/// Spins until no other thread has just taken the GIL.
 fn wait() {
     let began = nanoseconds();
     let patience = PATIENCE.as_nanos() as u64;
@@ -49,6 +49,6 @@ fn wait() {
 }
 
 fn nanoseconds() -> u64 {
-    // One more, so that no time is 0.
+    // 1 is added because 0 means that no thread has taken the GIL.
     START.elapsed().as_nanos() as u64 + 1
 }

@@ -1,7 +1,7 @@
 //! The compiled half of the Python package.
 //!
-//! `pagehop/*.py` converts arguments and wraps results. This module checks what it is given,
-//! releases the GIL, calls the engine, and turns its errors into Python's.
+//! `pagehop/*.py` converts arguments and wraps results. This module checks its arguments, releases
+//! the GIL, calls the engine, and converts errors of the engine into exceptions.
 
 mod build;
 mod columns;
@@ -39,7 +39,7 @@ mod _pagehop {
     /// Largest `k` and `search_list`.
     #[pymodule_export]
     const SEARCH_LIST_MAX: usize = pagehop_engine::SEARCH_LIST_MAX;
-    /// A cache that is a quarter of the memory that is free.
+    /// The size of a cache that takes a quarter of the free memory.
     #[pymodule_export]
     const CACHE_AUTO: u64 = pagehop_store::CACHE_AUTO;
     /// Largest `beam_width`.

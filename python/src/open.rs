@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::errors;
 use crate::index::Index;
 
-/// Opens the index at `path`, keeping at most `cache_bytes` of it in memory.
+/// Opens the index at `path`, with at most `cache_bytes` of its pages in memory.
 #[pyfunction]
 #[pyo3(signature = (path, cache_bytes, *, direct, write, durability, log_bytes, auto_vacuum))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of one private call")]

@@ -4,13 +4,13 @@ use pagehop_engine::{Audit, Calibration, Measured, RECALLS, Reach, RecallReport,
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-/// What to warn of, in the order of `RecallWarnings.of_plan` in `pagehop/recall_warnings.py`:
-/// whether the index was never calibrated; the highest recall that was measured, if a higher one
-/// was given; rows that changed since the calibration, the rows that the index had then, and
-/// whether longer rows came, if it is outdated.
+/// The warnings, in the order of `RecallWarnings.of_plan` in `pagehop/recall_warnings.py`: whether
+/// the index was never calibrated; the highest recall that was measured, if the given one is
+/// higher; and if the calibration is outdated, the rows that changed since, the rows that the index
+/// had then, and whether longer rows were added.
 pub(crate) type Warnings = (bool, Option<f32>, Option<(u64, u64, bool)>);
 
-/// What to warn of, if there is anything.
+/// The warnings of a plan; `None` if there are none.
 pub(crate) fn warnings(plan: &SearchPlan) -> Option<Warnings> {
     let outdated = plan.outdated.map(|known| (known.changes, known.rows, known.longer_rows));
     match plan.reach {
@@ -52,7 +52,7 @@ pub(crate) fn measured<'py>(py: Python<'py>, known: &Measured) -> PyResult<Bound
     Ok(words)
 }
 
-/// The last audit that was stored; `since` is the number of rows changed since.
+/// The last audit that was stored. `since` is the number of rows that changed after it.
 pub(crate) fn audit<'py>(py: Python<'py>, audit: &Audit, since: u64) -> PyResult<Bound<'py, PyDict>> {
     let words = PyDict::new(py);
     words.set_item("k", audit.k)?;
@@ -65,7 +65,7 @@ pub(crate) fn audit<'py>(py: Python<'py>, audit: &Audit, since: u64) -> PyResult
     Ok(words)
 }
 
-/// The result of an audit, and whether it missed `target`.
+/// The result of an audit, and whether it is below `target`.
 pub(crate) fn report<'py>(
     py: Python<'py>,
     k: usize,
@@ -83,7 +83,7 @@ pub(crate) fn report<'py>(
     Ok((words, target.is_some_and(|target| report.misses(target))))
 }
 
-/// A recall as people write it: 0.9, not 0.8999999761581421.
+/// A recall with at most six decimals: 0.9, not 0.8999999761581421.
 pub(crate) fn short(recall: f32) -> f64 {
     (f64::from(recall) * 1e6).round() / 1e6
 }

@@ -1,14 +1,15 @@
-//! Searches: queries from a buffer of Python's, answers into one buffer that Python wraps.
+//! Searches. Queries come from a buffer of Python's, and answers go into one buffer that Python
+//! wraps.
 //!
-//! A buffer of answers to `n` queries for `k` rows holds, without gaps:
+//! A buffer with the answers to `n` queries for `k` rows has, without gaps:
 //!
 //! ```text
-//! n * k  int64    ids, -1 where an index has fewer rows, and where ids are texts
+//! n * k  int64    ids; -1 where fewer rows were found, and where ids are texts
 //! n * 5  uint64   counters of each query: hops, pages read, pages missed, estimates, distances
-//! n * k  float32  distances, infinity where an index has fewer rows
+//! n * k  float32  distances; infinity where fewer rows were found
 //! ```
 //!
-//! All of it is allocated once, as a Python object, and filled without the interpreter.
+//! The buffer is allocated once, as a Python object, and filled without the GIL.
 
 use std::ops::ControlFlow;
 
@@ -24,45 +25,45 @@ use crate::watch::Watch;
 /// An index in a file.
 pub(crate) type FileIndex = pagehop_engine::Index<IndexFile>;
 
-/// Counters of one query.
+/// Number of counters of one query.
 const COUNTERS: usize = 5;
 
 /// Queries, and how to search for each.
 pub(crate) struct Queries<'a> {
-    /// Components of all queries.
+    /// Components of all queries, one query after the other.
     pub(crate) values: &'a [f32],
     pub(crate) dim: usize,
     pub(crate) k: usize,
-    /// The rows that may be found, if not all.
+    /// The filter of the rows that may be found; `None` if all may be.
     pub(crate) filter: Option<Filter>,
     pub(crate) effort: Effort,
     pub(crate) beam_width: Option<usize>,
     pub(crate) threads: usize,
     /// Whether ids are texts.
     pub(crate) texts: bool,
-    /// Whether payloads of the rows are wanted, too.
+    /// Whether to return the payloads of the rows too.
     pub(crate) payload: bool,
 }
 
-/// All answers.
+/// The answers to all queries.
 pub(crate) struct Answers<'py> {
     pub(crate) buffer: Bound<'py, PyByteArray>,
     pub(crate) done: Done,
 }
 
-/// What is not in the buffer.
+/// The part of the answers that is not in the buffer.
 pub(crate) struct Done {
-    /// Rows that the first query found.
+    /// The number of rows that the first query found.
     pub(crate) found: usize,
     /// How the search was planned.
     pub(crate) plan: SearchPlan,
     /// The ids that each query found, if they are texts.
     pub(crate) texts: Vec<Vec<String>>,
-    /// The payloads that each query found, if they are wanted.
+    /// The payloads that each query found, if they were requested.
     pub(crate) payloads: Vec<Payloads>,
 }
 
-/// Where the answer to one query goes.
+/// The parts of the buffer that the answer to one query is written to.
 struct Place<'a> {
     query: &'a [f32],
     ids: &'a mut [u8],
@@ -81,7 +82,7 @@ enum Stop {
 }
 
 impl Queries<'_> {
-    /// Searches for all of them.
+    /// Searches for all queries.
     pub(crate) fn answer<'py>(&self, py: Python<'py>, index: &FileIndex) -> PyResult<Answers<'py>> {
         let count = self.values.len() / self.dim;
         let bytes = self.k.checked_mul(12).and_then(|bytes| count.checked_mul(bytes + 8 * COUNTERS));
@@ -98,7 +99,7 @@ impl Queries<'_> {
         Ok(Answers { buffer, done })
     }
 
-    /// Fills the buffer. Called without the interpreter; the calling thread takes part and looks at
+    /// Fills the buffer. Runs without the GIL. With several queries, the calling thread checks
     /// signals.
     fn search(&self, index: &FileIndex, count: usize, bytes: &mut [u8]) -> Result<Done, Stop> {
         let mut searcher = index.searcher();
@@ -157,7 +158,7 @@ impl Queries<'_> {
         done
     }
 
-    /// Fills a place with what `search` finds, and keeps what is read of these rows.
+    /// Fills a place with what `search` finds, and keeps the text ids and payloads of these rows.
     fn fill_with(
         &self,
         index: &FileIndex,
@@ -173,7 +174,7 @@ impl Queries<'_> {
         place.fill(&result, self.texts)
     }
 
-    /// Searches once more for a query whose rows were replaced before their payloads were read.
+    /// Searches again for a query whose rows were replaced before their ids or payloads were read.
     fn again(
         &self,
         index: &FileIndex,
@@ -205,7 +206,7 @@ impl Queries<'_> {
 }
 
 impl Place<'_> {
-    /// Fills it with a result. Texts are not among the numbers of the buffer.
+    /// Fills the place with a result. If ids are texts, the ids in the buffer are -1.
     fn fill(&mut self, result: &SearchResult, are_texts: bool) -> Result<(), Error> {
         let rows = self.ids.as_chunks_mut().0.iter_mut().zip(self.distances.as_chunks_mut().0);
         let mut hits = result.hits.iter();
@@ -234,7 +235,7 @@ fn as_python_id(row_id: u64) -> Result<i64, Error> {
 }
 
 impl Stop {
-    /// The exception, which names the query if there are several.
+    /// The exception for the error. It names the query if there are several.
     fn raise(self, py: Python<'_>, count: usize) -> PyErr {
         match self {
             Self::Python(error) => error,

@@ -1,16 +1,16 @@
-//! A Python object with `chunks()` as the engine's vector source.
+//! A Python object with `chunks()` as a source of vectors for the engine.
 //!
-//! The build runs without the GIL. Each chunk is copied while the GIL is held, so nothing here
-//! points into memory that Python code could change.
+//! The build runs without the GIL. Each chunk is copied while the GIL is held, so Python code
+//! cannot change memory that the engine reads.
 
 use pagehop_engine::{ColumnRows, EachChunk, Error, VectorSource};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
-/// Most components passed to the engine at once: 8 MiB.
+/// Most components that are passed to the engine at once; they have 8 MiB.
 const CHUNK_COMPONENTS: usize = 2 << 20;
 
-/// Rows from `object.chunks()`, an iterator of `(ids, vectors)`: one-dimensional uint64, and
+/// Rows from `object.chunks()`, an iterator of `(ids, vectors)`: one-dimensional uint64 and
 /// two-dimensional C-contiguous float32.
 pub(crate) struct PySource {
     object: Py<PyAny>,
@@ -18,7 +18,7 @@ pub(crate) struct PySource {
     rows: Option<u64>,
     texts: Option<Vec<String>>,
     columns: Option<ColumnRows>,
-    /// The exception that ended a scan, kept while the engine unwinds with [`Error::Interrupted`].
+    /// The exception that ended a scan, kept while the engine returns with [`Error::Interrupted`].
     raised: Option<PyErr>,
 }
 
@@ -28,8 +28,8 @@ struct Chunk {
 }
 
 impl PySource {
-    /// Of `rows` rows, if that is known. With `texts`, these are the ids of all rows, and those of
-    /// chunks mean nothing.
+    /// A source of `rows` rows, if their number is known. With `texts`, these are the ids of all
+    /// rows, and the ids of the chunks are ignored.
     pub(crate) fn new(
         object: Py<PyAny>,
         (rows, dim): (Option<u64>, usize),

@@ -1,6 +1,7 @@
-//! The lock of threads that change an index: one holds it, the others wait without the GIL.
+//! The lock of threads that change an index. One thread holds it, and the others wait without the
+//! GIL.
 //!
-//! The store has a lock of its own, but a wait for that one cannot be interrupted, and a progress
+//! The store has a lock of its own. But a wait for that lock cannot be interrupted, and a progress
 //! callback that changes its own index would wait for itself forever.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,7 +20,7 @@ pub(crate) struct Turn {
     ended: Condvar,
 }
 
-/// The lock, held by a thread until this is dropped.
+/// The lock, which the thread holds until this is dropped.
 pub(crate) struct Held<'a>(&'a Turn);
 
 enum Attempt {

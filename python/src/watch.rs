@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use pagehop_engine::Progress;
 use pyo3::prelude::*;
 
-/// Time between two looks at signals, and between two calls of the user's callback in one phase.
+/// Time between two checks of signals, and between two calls of the user's callback within a phase.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Calls the user's progress callback, and notices Ctrl-C.
+/// Calls the user's progress callback and checks for Ctrl-C.
 pub(crate) struct Watch {
     callback: Option<Py<PyAny>>,
     phase: &'static str,
@@ -18,8 +18,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Calls `callback`, if there is one, with the phase, the steps done and the steps in all. If
-    /// it returns a false value other than `None`, the work ends.
+    /// Calls `callback`, if there is one, with the phase, the number of steps done and the number
+    /// of all steps. If it returns a false value other than `None`, the work ends.
     pub(crate) fn new(callback: Option<Py<PyAny>>) -> Self {
         Self { callback, phase: "", looked: Instant::now(), raised: None }
     }
@@ -29,9 +29,10 @@ impl Watch {
         self.raised.take()
     }
 
-    /// Whether the work should go on.
+    /// Whether the work should go on: `Break` after Ctrl-C, or if the callback raises an exception
+    /// or returns a false value.
     pub(crate) fn look(&mut self, progress: Progress) -> ControlFlow<()> {
-        // Without a callback, the GIL is taken only as often as signals need it.
+        // Without a callback, the GIL is taken only to check signals.
         let milestone =
             self.callback.is_some() && (progress.phase != self.phase || progress.done == progress.total);
         if !milestone && self.looked.elapsed() < LOOK_EVERY {

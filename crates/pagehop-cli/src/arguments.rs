@@ -1,5 +1,5 @@
-//! What the options of several commands accept: each `parse_*` turns the text of an option into its
-//! value or says what is accepted.
+//! The values that options of several commands accept. Each `parse_*` turns the text of an option
+//! into its value; its error says what is accepted.
 
 use std::path::{Path, PathBuf};
 
@@ -111,12 +111,13 @@ pub(crate) fn parse_search_list(text: &str) -> Result<usize, String> {
     parse_count(text, 1, SEARCH_LIST_MAX)
 }
 
-/// The most pages that a search requests at once.
+/// The most pages that a search reads at the same time.
 pub(crate) fn parse_beam_width(text: &str) -> Result<usize, String> {
     parse_count(text, 1, BEAM_WIDTH_MAX)
 }
 
-/// How far beyond the k-th distance a search goes on.
+/// How far beyond the k-th distance a search goes on, as a share of it; infinite expands the whole
+/// candidate list.
 pub(crate) fn parse_slack(text: &str) -> Result<f32, String> {
     match text.parse() {
         Ok(slack) if slack >= 0.0 => Ok(slack),
@@ -124,7 +125,7 @@ pub(crate) fn parse_slack(text: &str) -> Result<f32, String> {
     }
 }
 
-/// A recall to search with; 1 compares the query with every row.
+/// The recall that a search must reach; 1 compares the query with every row.
 pub(crate) fn parse_recall(text: &str) -> Result<f32, String> {
     match text.parse() {
         Ok(recall) if recall > 0.0 && recall <= 1.0 => Ok(recall),

@@ -1,4 +1,4 @@
-//! How hard a command searches, and what it warns of.
+//! The effort of a search: the options that set it, and the warnings about it.
 
 use std::path::Path;
 
@@ -28,8 +28,8 @@ pub(crate) struct EffortOptions {
 }
 
 impl EffortOptions {
-    /// How to search `index`, opened at `path`, for `k` rows. Warns if it was never calibrated, or
-    /// its calibration does not reach the recall or is outdated.
+    /// How to search `index`, opened at `path`, for `k` rows. With `--recall`, warns if the index
+    /// was never calibrated, if its calibration is outdated, or if no setting reaches the recall.
     pub(crate) fn plan(&self, index: &Index<IndexFile>, path: &Path, k: usize) -> Result<SearchPlan, Error> {
         let about = |error| Error::about(path, &error);
         let effort = Effort::of(self.recall, self.search_list, self.slack).map_err(about)?;

@@ -1,4 +1,4 @@
-//! Why a command ends early, and its exit code. The one place that maps errors of the engine.
+//! Why a command ends early, and its exit code. Only this file maps errors of the engine.
 
 use std::io;
 use std::path::Path;
@@ -15,9 +15,9 @@ pub(crate) enum Error {
     Failure(String),
     /// The work failed, and standard output says so already.
     Reported,
-    /// Ctrl-C, or a request to terminate.
+    /// Ctrl-C or a request to terminate stopped the command before it changed anything.
     Interrupted,
-    /// The same after part of the work was done; the text says how to go on.
+    /// Like `Interrupted`, after a part of the work was done; the text says how to continue.
     Stopped(String),
     /// The reader of standard output closed it, as `head` does.
     PipeClosed,
@@ -82,7 +82,7 @@ impl Error {
     }
 }
 
-/// For errors of `formats`, which name their file.
+/// For errors of `formats`, whose texts already name the file.
 impl From<EngineError> for Error {
     fn from(error: EngineError) -> Self {
         let text = error.to_string();

@@ -1,4 +1,4 @@
-//! The index file of a command: how it is opened, closed and protected from being overwritten.
+//! The index file of a command: how it is opened and closed, and which files are not overwritten.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ pub(crate) struct WriteOptions {
     auto_vacuum: AutoVacuum,
 }
 
-/// The share from which on changes vacuum, if they do.
+/// The share of dead rows from which on changes vacuum; `None` if they never do.
 #[derive(Clone, Copy)]
 struct AutoVacuum(Option<f32>);
 
@@ -47,7 +47,7 @@ enum DurabilityName {
 }
 
 impl WriteOptions {
-    /// Opens the index at `path` for writing; recovers what an interrupted writer committed.
+    /// Opens the index at `path` for writing. Commits of a writer that was killed are recovered.
     pub(crate) fn open(&self, path: &Path) -> Result<Index<IndexFile>, Error> {
         let durability = match self.durability {
             DurabilityName::Commit => Durability::Commit,
@@ -63,7 +63,7 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> Result<Index<IndexFile
     pagehop_store::open(path, options).map_err(|error| Error::about(path, &error))
 }
 
-/// Opens the index at `path` for writing, otherwise as `options` say.
+/// Opens the index at `path` for writing; the other options are `options`.
 pub(crate) fn open_to_write(path: &Path, options: &OpenOptions) -> Result<Index<IndexFile>, Error> {
     open(path, &OpenOptions { write: true, ..options.clone() })
 }
@@ -73,7 +73,7 @@ pub(crate) fn info(path: &Path, index: &Index<IndexFile>) -> Result<Info, Error>
     index.info().map_err(|error| Error::about(path, &error))
 }
 
-/// Writes every commit into the index file and closes it. Removes the files beside it unless
+/// Writes every commit into the index file and closes it. The files beside it are removed unless
 /// another process has the index open.
 pub(crate) fn close(path: &Path, index: Index<IndexFile>) -> Result<(), Error> {
     index.into_pages().close().map_err(|error| {
@@ -86,13 +86,13 @@ pub(crate) fn close(path: &Path, index: Index<IndexFile>) -> Result<(), Error> {
     })
 }
 
-/// Whether files lie beside the index at `path`: another process has it open, or a writer was
+/// Whether there are files beside the index at `path`: another process has it open, or a writer was
 /// killed.
 pub(crate) fn has_files_beside(path: &Path) -> bool {
     files_beside(path).iter().any(|file| file.exists())
 }
 
-/// Refuses to put an index where a file is, unless it may `overwrite` it.
+/// Refuses to write an index over an existing file, unless `overwrite` is set.
 pub(crate) fn refuse_to_replace(index: &Path, overwrite: bool) -> Result<(), Error> {
     if overwrite || !index.exists() {
         return Ok(());

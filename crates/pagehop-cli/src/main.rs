@@ -3,8 +3,8 @@
 //! Results go to standard output, reports and warnings to standard error. Exit codes: 0 success, 1
 //! failure, 2 wrong use or an index that another process is writing, 130 interrupted.
 //!
-//! `commands/` holds one file for each command. Commands do not use each other; what several need
-//! lies beside this file.
+//! `commands/` has one file or folder for each command. Commands do not use each other. What
+//! several commands need is beside this file.
 #![forbid(unsafe_code)]
 
 mod arguments;

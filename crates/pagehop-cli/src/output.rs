@@ -1,4 +1,4 @@
-//! Standard output, reports on standard error, and how both write numbers.
+//! Standard output, reports on standard error, and how numbers are written in both.
 
 use std::io::{self, Write};
 
@@ -17,7 +17,7 @@ impl Output {
         Self { stdout: io::BufWriter::with_capacity(1 << 16, io::stdout().lock()) }
     }
 
-    /// Writes `text` as it is.
+    /// Writes `text` without a line break.
     pub(crate) fn text(&mut self, text: std::fmt::Arguments<'_>) -> Result<(), Error> {
         self.stdout.write_fmt(text).map_err(|error| Error::output(&error))
     }
@@ -29,7 +29,8 @@ impl Output {
         written.map_err(|error| Error::output(&error))
     }
 
-    /// Writes what is buffered. A full disk behind standard output is noticed here at the latest.
+    /// Writes what is buffered. If the disk of standard output is full, this reports it at the
+    /// latest.
     pub(crate) fn finish(mut self) -> Result<(), Error> {
         self.stdout.flush().map_err(|error| Error::output(&error))
     }
@@ -47,7 +48,7 @@ pub(crate) struct Reporting {
 }
 
 impl Reporting {
-    /// Writes `report` to standard output as one line of JSON, if that was asked for.
+    /// Writes `report` to standard output as one line of JSON, if `--json` was given.
     pub(crate) fn json_line(&self, report: &impl Serialize) -> Result<(), Error> {
         if !self.json {
             return Ok(());
@@ -58,12 +59,12 @@ impl Reporting {
     }
 }
 
-/// Writes `text` to standard error as a line.
+/// Writes `text` and a line break to standard error.
 pub(crate) fn say(text: std::fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// `count` with its digits in groups of three.
+/// `count` in decimal, with commas between groups of three digits.
 pub(crate) fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();
@@ -76,7 +77,7 @@ pub(crate) fn grouped(count: u64) -> String {
     text
 }
 
-/// `bytes` in the largest unit that keeps the number at 1 or more.
+/// `bytes` in the largest unit in which the number is 1 or more.
 pub(crate) fn human_bytes(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["bytes", "KiB", "MiB", "GiB"] {

@@ -1,4 +1,4 @@
-//! The progress line of a long operation on the terminal.
+//! The progress line of a long operation.
 
 use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
@@ -8,11 +8,11 @@ use pagehop_engine::Progress;
 
 use crate::interrupt;
 
-/// Time between two drawings.
+/// Least time between two drawings within a phase.
 const PAUSE: Duration = Duration::from_millis(100);
 const BAR_COLUMNS: usize = 24;
 
-/// A progress line on standard error; invisible unless that is a terminal.
+/// A progress line on standard error. It is invisible unless standard error is a terminal.
 pub(crate) struct ProgressLine {
     visible: bool,
     drawn: Option<Instant>,
@@ -21,14 +21,14 @@ pub(crate) struct ProgressLine {
 }
 
 impl ProgressLine {
-    /// A line that is not drawn yet; if `quiet`, it never is.
+    /// A line that was not drawn yet. If `quiet`, it is never drawn.
     pub(crate) fn new(quiet: bool) -> Self {
         let visible = !quiet && io::stderr().is_terminal();
         Self { visible, drawn: None, phase: "", phase_began: Instant::now() }
     }
 
-    /// Draws `progress` unless the last drawing is too recent. Returns whether the work should go
-    /// on.
+    /// Draws `progress` unless the last drawing is too recent. Returns `Break` if the user asked to
+    /// stop.
     pub(crate) fn update(&mut self, progress: Progress) -> ControlFlow<()> {
         let flow = interrupt::poll();
         if !self.visible {
@@ -42,7 +42,7 @@ impl ProgressLine {
         if new_phase || flow.is_break() || self.drawn.is_none_or(|at| at.elapsed() >= PAUSE) {
             let stopping = if flow.is_break() { "  stopping" } else { "" };
             let line = line(progress, self.phase_began.elapsed());
-            // A terminal that cannot be written to is no reason to stop.
+            // A failure to write to the terminal does not stop the work.
             let _ = write!(io::stderr(), "\r{line}{stopping}\x1b[K");
             self.drawn = Some(Instant::now());
         }

@@ -7,8 +7,8 @@ use pagehop_engine::VectorSource;
 use crate::errors::Error;
 use crate::formats::Vectors;
 
-/// All vectors of `file`, if there is one, as queries for the index at `path`, whose dimension is
-/// `dim`.
+/// All vectors of `file` as queries for the index at `path`, whose dimension is `dim`; `None`
+/// without a `file`. A file without vectors is refused.
 pub(crate) fn read_queries(file: Option<&Path>, path: &Path, dim: usize) -> Result<Option<Vec<f32>>, Error> {
     let Some(file) = file else { return Ok(None) };
     let mut vectors = Vectors::open(file)?;
@@ -23,7 +23,8 @@ pub(crate) fn read_queries(file: Option<&Path>, path: &Path, dim: usize) -> Resu
     Ok(Some(queries))
 }
 
-/// Refuses a file of vectors whose dimension is not the index's. Both come as path and dimension.
+/// Refuses a file of vectors whose dimension is not that of the index. Both are given as path and
+/// dimension.
 pub(crate) fn check_dim(index: (&Path, usize), vectors: (&Path, usize)) -> Result<(), Error> {
     if index.1 == vectors.1 {
         return Ok(());

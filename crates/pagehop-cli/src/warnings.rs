@@ -6,7 +6,7 @@ use pagehop_engine::{Measured, Reach};
 
 use crate::output::{grouped, say};
 
-/// Live rows per dead row below which a vacuum is suggested: searches read the pages and edges of
+/// Live rows per dead row, below which a vacuum is suggested: searches read the pages and edges of
 /// dead rows too.
 const LIVING_PER_DEAD: u64 = 10;
 
@@ -22,7 +22,7 @@ pub(crate) fn warn_of_dead_rows(path: &Path, dead: u64, living: u64) {
     }
 }
 
-/// Says that searches of the index at `path` may find less than `recall`.
+/// Warns that searches of the index at `path` may find less than `recall`.
 pub(crate) fn warn_of_reach(path: &Path, k: usize, recall: f32, reach: Reach) {
     let path = path.display();
     match reach {
@@ -38,7 +38,7 @@ pub(crate) fn warn_of_reach(path: &Path, k: usize, recall: f32, reach: Reach) {
     }
 }
 
-/// Suggests to calibrate the index at `path` if its calibration is outdated.
+/// Suggests a calibration of the index at `path` if its calibration is `outdated`.
 pub(crate) fn warn_of_changes(path: &Path, outdated: Option<Measured>) {
     if let Some(known) = outdated {
         let path = path.display();

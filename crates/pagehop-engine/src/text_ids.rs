@@ -111,14 +111,14 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    /// The rows of an index: number and text of each.
+    /// The rows of an index: the number and the text of each.
     type Rows = BTreeMap<u64, String>;
 
     fn find(rows: &Rows, text: &str, hash: u64) -> Option<u64> {
         numbers(hash).find(|number| rows.get(number).is_some_and(|row| row == text))
     }
 
-    /// With a hash of eight values, nearly all texts collide.
+    /// With a hash of eight values, nearly all texts have the hash of another.
     #[test]
     fn texts_with_the_same_hash_are_kept_apart() {
         let mut random = Random::new(3, 0);

@@ -1,4 +1,4 @@
-//! Training beside insertions: the host has the vectors, and a reader finds all rows at any time.
+//! Training beside insertions: the host has the vectors, and a reader always finds all rows.
 
 mod support;
 
@@ -15,11 +15,11 @@ use pagehop_sim::{MemPages, MemWriter};
 use support::hosted::{built, change, check, insert, remove, row_ids};
 use support::{Rows, embeddings, no_progress};
 
-/// The pages of an index whose rows the host has: row `id` is at `id - 1`.
+/// The pages of an index whose rows the host has. Row `id` is at position `id - 1`.
 struct Host<'p> {
     pages: &'p mut MemPages,
     rows: &'p Rows,
-    /// What others do before each turn, which is alone or not.
+    /// The changes of others before each turn. It is told whether the turn is alone.
     others: &'p mut dyn FnMut(&mut MemPages, bool),
     after_step: &'p mut dyn FnMut(&MemPages),
     asked: Vec<u64>,
@@ -48,13 +48,13 @@ impl TrainingHost for Host<'_> {
     }
 }
 
-/// What others do during a training, and what is looked at after each of its steps.
+/// What others do during a training, and a check after each of its steps.
 struct Beside<'a> {
     others: &'a mut dyn FnMut(&mut MemPages, bool),
     after_step: &'a mut dyn FnMut(&MemPages),
 }
 
-/// Trains with the rows of `known`, and returns those that the host was asked for.
+/// Trains with the rows of `known`. Also returns the rows that the host was asked for.
 fn train_beside(
     pages: &mut MemPages,
     rows: &Rows,
@@ -71,13 +71,13 @@ fn train_beside(
     (trained, host.asked)
 }
 
-/// The same, without others.
+/// Trains without others. Returns whether the training took place.
 fn train(pages: &mut MemPages, rows: &Rows, known: &[u64]) -> bool {
     let beside = Beside { others: &mut |_, _| (), after_step: &mut |_| () };
     train_beside(pages, rows, known, beside, &mut no_progress()).0.unwrap()
 }
 
-/// What a vacuum does before it trains.
+/// Does what a vacuum does before it trains.
 fn give_up_and_sweep(pages: &mut MemPages) {
     change(pages, |change| change.give_up_training().unwrap());
     while change(pages, |change| change.sweep(50).unwrap()) {}
@@ -98,8 +98,8 @@ fn hops(pages: &MemPages, dim: usize) -> f64 {
     queries.chunks_exact(dim).map(|query| index.search(query, 10, &options).unwrap().stats.hops as f64).sum()
 }
 
-/// An insertion trains an index of up to 1,024 rows of few dimensions. Beyond that the index says
-/// that it is to be trained, and is then as good as one that was built over all rows.
+/// An insertion trains an index of up to 1,024 rows of few dimensions. A larger index says that it
+/// should be trained, and is then as good as an index that was built over all rows.
 #[test]
 fn an_index_that_grew_is_trained_like_a_new_one() {
     let dim = 40;
@@ -113,7 +113,7 @@ fn an_index_that_grew_is_trained_like_a_new_one() {
         let (mut copy, others, after_step) = (pages.clone(), &mut |_: &mut MemPages, _| (), &mut |_: &MemPages| ());
         let mut host = Host { pages: &mut copy, rows: &rows, others, after_step, asked: Vec::new() };
         assert_eq!(index.host_row_ids(&mut host, &mut no_progress()).unwrap(), all);
-        // As if 300 rows had come since.
+        // As if 300 rows were inserted since.
         let known = &all[..4700];
         assert!(train(&mut pages, &rows, known));
         let index = Index::open(pages.clone()).unwrap();
@@ -125,7 +125,7 @@ fn an_index_that_grew_is_trained_like_a_new_one() {
         let fresh = built(&Rows { ids: all.clone(), ..rows.clone() }, metric);
         let ratio = hops(&pages, dim) / hops(&fresh, dim);
         assert!((0.9..1.05).contains(&ratio), "{metric:?}: {ratio}");
-        // The pages of the old graph serve new rows.
+        // The pages of the old graph are used for new rows.
         (0..3).for_each(|_| pages.writer().commit());
         give_up_and_sweep(&mut pages);
         assert!(Index::open(&pages).unwrap().info().unwrap().free_slots > 4000);
@@ -141,7 +141,7 @@ fn an_index_that_grew_is_trained_like_a_new_one() {
     }
 }
 
-/// An index of rows 1 to 1,250 without some, whose versions wait or not.
+/// An index of the rows 1 to 1,250 without some. Some versions of rows wait in the pending list.
 fn worn(rows: &Rows) -> (MemPages, BTreeSet<u64>) {
     let live: BTreeSet<u64> = (1..=1200).collect();
     let mut pages = grown_without_training(rows, &live);
@@ -153,9 +153,9 @@ fn worn(rows: &Rows) -> (MemPages, BTreeSet<u64>) {
 }
 
 /// Others insert rows between all turns of a training. Each row is in the new graph once, whether
-/// the training knew it, was asked for it, or it came later. If the training ends after any of its
-/// steps, a reader finds every row, so does the next writer, and the next vacuum frees what is left
-/// and trains.
+/// the training knew the row, was asked for it, or the row came later. The training may end after
+/// any step: then a reader and the next writer find every row, and the next vacuum frees what is
+/// left and trains.
 #[test]
 fn a_training_beside_others_may_end_after_any_step() {
     let dim = 20;
@@ -165,7 +165,7 @@ fn a_training_beside_others_may_end_after_any_step() {
     let (mut stops, mut steps, mut next) = (Vec::new(), 0, 1500);
     let added = RefCell::new(live.clone());
     let mut others = |pages: &mut MemPages, _| {
-        // Some are equal to rows that are there, some are their versions.
+        // Some are equal to rows of the index, and some are versions of them.
         let like = if next % 5 == 0 { next % 100 + 1 } else { next };
         added.borrow_mut().insert(next);
         insert(pages, next, rows.row(like as usize - 1), next % 10 == 0);
@@ -203,8 +203,8 @@ fn a_training_beside_others_may_end_after_any_step() {
     }
 }
 
-/// An index whose model knows 129 rows: those that come one by one from there train it at 1,032,
-/// which is more than an insertion may.
+/// An index whose model knows 129 rows. At 1,032 rows the model would be trained, but an insertion
+/// may not train so large an index.
 fn grown_without_training(rows: &Rows, live: &BTreeSet<u64>) -> MemPages {
     let ids: Vec<u64> = live.iter().copied().collect();
     let values = ids[..129].iter().flat_map(|id| rows.row(*id as usize - 1).to_vec()).collect();
@@ -213,8 +213,8 @@ fn grown_without_training(rows: &Rows, live: &BTreeSet<u64>) -> MemPages {
     pages
 }
 
-/// Insertions go on to write into a graph whose training ended by an error, unless the training
-/// could give it up; the rows of both are the same then.
+/// A training that ends by an error gives its graph up, if it can. Otherwise later insertions write
+/// into both graphs, which then have the same rows.
 #[test]
 fn a_training_that_is_interrupted_gives_its_graph_up() {
     let dim = 20;
@@ -248,8 +248,8 @@ fn a_training_that_is_interrupted_gives_its_graph_up() {
     assert!(phases.contains("catch up") && phases.contains("write") && phases.len() > 3, "{phases:?}");
 }
 
-/// Adds a page that no step names, as a session does whose server is killed then, and a row whose
-/// step makes page 0 count the page.
+/// Adds a page that no step names, as a session does whose server is killed then. Also adds a row,
+/// whose step makes page 0 count that page.
 fn with_lost_page(pages: &mut MemPages, rows: &Rows, next: &mut usize) -> u32 {
     loop {
         let end = pages.page_count();
@@ -263,7 +263,7 @@ fn with_lost_page(pages: &mut MemPages, rows: &Rows, next: &mut usize) -> u32 {
     }
 }
 
-/// After a crash, or on a standby, pages may be missing that page 0 counts, and that no step named.
+/// After a crash, or on a standby, pages may be missing that page 0 counts and that no step named.
 #[test]
 fn a_page_that_was_lost_before_a_step_named_it_is_not_missed() {
     let dim = 20;
@@ -284,8 +284,8 @@ fn a_page_that_was_lost_before_a_step_named_it_is_not_missed() {
     };
     assert_whole(&pages, &all);
 
-    // A training that is given up notes the end of the index, and so does one whose graph becomes
-    // that of the index.
+    // A training that is given up notes the end of the index. So does a training whose graph
+    // becomes that of the index.
     let known: Vec<u64> = all.iter().copied().collect();
     for stops in [true, false] {
         let mut turns_alone = 0;

@@ -1,4 +1,4 @@
-//! The error bound of a cursor: no true distance is farther off, whatever the data, and most bounds
+//! The error bound of a cursor: it holds for every distance, whatever the data is, and most bounds
 //! are tight enough to be useful.
 
 mod support;
@@ -31,7 +31,7 @@ fn exact(metric: Metric, a: &[f32], b: &[f32]) -> f64 {
     if metric == Metric::L2 { distance.sqrt() } else { distance }
 }
 
-/// The same, computed with 32-bit floats, one component after another.
+/// The same distance, computed with 32-bit floats, one component after another.
 fn plain(metric: Metric, a: &[f32], b: &[f32]) -> f64 {
     let sum = |f: fn(f32, f32) -> f32| a.iter().zip(b).fold(0.0, |sum, (a, b)| sum + f(*a, *b));
     let dot = sum(|a, b| a * b);
@@ -52,7 +52,7 @@ struct Statement {
     error: f64,
 }
 
-/// The statements on every row of `rows`, for each query. Fails if a distance is outside of its
+/// The statements about every row of `rows`, for each query. Fails if a distance is outside of its
 /// stated range.
 fn statements(what: &str, metric: Metric, rows: &Rows, queries: &[f32]) -> Vec<Statement> {
     let index = index(rows, metric);
@@ -95,7 +95,8 @@ fn the_error_bound_holds_and_is_useful_in_every_dimension() {
             let times = median(statements.iter().map(|s| s.stated / s.error).collect());
             println!("{dim} {metric:?}: {relative:.5} of the distance, {times:.0} times the actual error");
             assert!(relative < 0.01, "{dim} {metric:?}: {relative}");
-            // Half a step in each component would be 1.7 * sqrt(dim) times the actual error.
+            // An error of half a step in each component would be 1.7 * sqrt(dim) times the actual
+            // error.
             let is_code = [384, 784].contains(&dim) && metric != Metric::InnerProduct;
             assert!(!is_code || times < 40.0, "{dim} {metric:?}: {times} times");
         }
@@ -119,8 +120,8 @@ fn the_error_bound_holds_for_any_data() {
             ("one outlier far away", map(&|row, x| if row == 7 { 1e6 } else { x })),
             ("duplicates", map(&|row, _| base[row % 5 * dim])),
             ("twins", (0..count * dim).map(|at| base[(at / dim / 2) * dim + at % dim]).collect()),
-            // In the basis of these rows, a rounding error could point along an axis, where queries
-            // are too. The rotation prevents that.
+            // In the basis of these rows, a rounding error could point along an axis, and queries
+            // are there too. The rotation prevents that.
             ("one component each", (0..count * dim).map(|at| f32::from(at / dim % dim == at % dim)).collect()),
             ("few ones among zeros", (0..count * dim).map(|at| f32::from(at * 7919 % 31 < 2)).collect()),
             ("signs", base.iter().map(|x| x.signum()).collect()),
@@ -129,8 +130,8 @@ fn the_error_bound_holds_for_any_data() {
         ];
         for (what, values) in sets {
             let rows = Rows::new(dim, values);
-            // Queries: a row itself, a vector close to a row, an unrelated vector, a longer one and
-            // a shorter one.
+            // Queries: a row itself, a vector close to a row, an unrelated vector, a longer vector
+            // and a shorter one.
             let mut queries = rows.row(4).to_vec();
             queries.extend(rows.row(11).iter().map(|x| x * 1.0001));
             queries.extend(embeddings(dim, 1, 9));
@@ -149,8 +150,8 @@ fn the_error_bound_holds_for_any_data() {
     }
 }
 
-/// Training the model again encodes the existing rows a second time, from their codes. Bounds must
-/// still hold for the original vectors, and stay tight.
+/// When the model is trained again, the existing rows are encoded a second time, from their codes.
+/// Bounds must still hold for the original vectors, and stay tight.
 #[test]
 fn rows_that_are_encoded_again_keep_a_tight_bound() {
     let dim = 24;
@@ -181,7 +182,7 @@ fn rows_that_are_encoded_again_keep_a_tight_bound() {
     };
     add(&mut pages, 0..50);
     add(&mut pages, 50..60);
-    // All rows but the query itself, whose distance is 0.
+    // All rows except the query itself, whose distance is 0.
     assert_eq!(bounded(&pages), 59);
     add(&mut pages, 60..500);
     assert_eq!(bounded(&pages), 499, "the second model was trained on the codes of 60 rows");
@@ -189,8 +190,8 @@ fn rows_that_are_encoded_again_keep_a_tight_bound() {
     assert_eq!(bounded(&pages), 599);
 }
 
-/// Under the inner product a host's row may be longer than all rows of the build: nothing is
-/// trained for it, and what is stated of every distance holds.
+/// Under the inner product, a host's row may be longer than all rows of the build. The model is not
+/// trained for it, but the stated range of every distance holds.
 #[test]
 fn a_row_longer_than_all_before_keeps_the_bound() {
     let dim = 24;

@@ -48,7 +48,7 @@ fn unseen_queries_reach_the_requested_recall() {
             let (found, ..) = recall(&index, &rows, metric, &queries, &options);
             let own = index.recall(10, 600, None, &options, 2, &mut no_progress()).unwrap();
             println!("{metric:?} {wanted}: {found}, slack {}, audit {}", options.slack, own.recall);
-            // The confidence intervals of samples of 400 and 600 are about half as wide as this.
+            // The confidence intervals of 400 and 600 samples are about half as wide as this.
             let room = 0.25 * (1.0 - f64::from(wanted)) + 0.01;
             assert!((found - f64::from(wanted)).abs() < room, "{metric:?} {wanted}: {found}");
             assert!(own.hops >= before, "settings for more recall must not be cheaper");
@@ -64,7 +64,7 @@ fn unseen_queries_reach_the_requested_recall() {
             }
             let plain = audit(long);
             println!("{} hops, {} with a fixed list", own.hops, plain.hops);
-            // Under the inner product the slack saves hops on real vectors, not on these.
+            // Under the inner product, the slack saves hops on real vectors, but not on these.
             let more = if metric == Metric::InnerProduct { 1.2 } else { 1.02 };
             assert!(
                 own.hops < more * plain.hops,
@@ -93,7 +93,7 @@ fn settings_for_recalls_that_short_lists_do_not_reach_are_cheap_too() {
         let own = measure(&options);
         println!("{wanted}: {options:?}, {own:?}");
         assert!((own.recall - wanted).abs() < 0.01, "{wanted}: {own:?}");
-        // A long list is not expanded to its end: it has a slack that short lists have, too.
+        // A long list is not expanded to its end: its slack is one that short lists have too.
         assert!(options.search_list > 400 && options.slack < 0.56, "{wanted}: {options:?}");
         let pairs =
             [500, 700, 1000, 1400].into_iter().flat_map(|list| [0.3, 0.4, 0.5].map(|slack| of(list, slack)));
@@ -204,7 +204,7 @@ fn an_audit_agrees_with_brute_force() {
             hits.iter().filter(|hit| nearest.contains(&hit.row_id)).count()
         });
         let by_hand = by_hand.sum::<usize>() as f32 / 600.0;
-        // The rounding of codes may swap the tenth and the eleventh row.
+        // The rounding of codes may exchange the tenth and the eleventh row.
         assert!((report.recall - by_hand).abs() < 0.004, "{report:?}, by hand {by_hand}");
         assert!(report.half_interval > 0.0 && report.half_interval < 0.1, "{report:?}");
         assert_eq!(report.samples, 60);
@@ -250,8 +250,7 @@ fn a_stored_calibration_is_read_at_the_next_opening() {
 #[test]
 fn an_exact_search_finds_what_brute_force_finds() {
     for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine] {
-        // The clusters are far from each other and so tight that error bounds cannot separate their
-        // rows.
+        // The clusters are far apart, and so tight that error bounds cannot separate their rows.
         let mut values = embeddings(DIM, 1500, 1);
         for (i, row) in values.chunks_exact_mut(DIM).enumerate() {
             let scale = if i % 3 == 0 { 0.02 } else { 1.0 };
@@ -267,7 +266,8 @@ fn an_exact_search_finds_what_brute_force_finds() {
                 let searched = index.search(query, k, &everything).unwrap().hits;
                 assert_eq!(answer.hits, searched, "{metric:?}, k {k}");
                 assert_eq!(answer.stats.distances, 1500);
-                // A reader misses a page when it first reads it: the threads read each once.
+                // A reader misses a page when it first reads it. The threads together read each
+                // page once.
                 assert!(answer.stats.pages_read > 30);
                 assert_eq!(answer.stats.pages_missed, answer.stats.pages_read / 30, "{threads} threads");
             }
@@ -305,7 +305,7 @@ fn queries_unlike_the_rows_need_their_own_settings_and_are_reported_as_far() {
     let rows = Rows::new(DIM, embeddings(DIM, 6000, 1));
     let mut pages = support::built(&rows, &support::options(Metric::L2)).unwrap();
     let known = Index::open(pages.clone()).unwrap();
-    // Queries between the rows, not where rows are.
+    // Queries that are between the rows, and not near them.
     let mut noise = support::Noise(5);
     let strange: Vec<f32> = embeddings(DIM, 600, 2).iter().map(|x| x + 0.8 * noise.gauss()).collect();
     let (seen, unseen) = strange.split_at(300 * DIM);

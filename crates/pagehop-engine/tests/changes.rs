@@ -1,5 +1,5 @@
 //! Rows are added, replaced and deleted. After every operation the structure is valid and the index
-//! has the right rows; in the end recall is that of a fresh build.
+//! has the right rows. At the end, recall is that of a new build.
 
 mod support;
 
@@ -31,7 +31,7 @@ fn check(pages: &MemPages) -> CheckReport {
     Index::open(pages).unwrap().check(&mut no_progress()).unwrap()
 }
 
-/// All rows of the index, from a cursor: ids, and distances to one query.
+/// All rows of the index, from a cursor: their ids, and their distances to one query.
 fn all_rows(pages: &MemPages, dim: usize) -> BTreeMap<u64, f32> {
     let index = Index::open(pages).unwrap();
     let mut cursor = index.cursor(&vec![0.25; dim], &EXPAND_ALL).unwrap();
@@ -107,7 +107,7 @@ fn rows_are_replaced_deleted_and_added_again() {
     let rows = Rows::new(dim, embeddings(dim, 1000, 5));
     let mut pages = empty(dim, Metric::L2);
     add(&mut pages, &rows.ids[..500], &rows.values[..500 * dim]);
-    // Equal vectors change nothing; other vectors under the same ids replace the old ones.
+    // Equal vectors change nothing. Other vectors under the same ids replace the old ones.
     let again = add(&mut pages, &rows.ids[..20], &rows.values[..20 * dim]);
     assert_eq!(again, AddReport { unchanged: 20, ..AddReport::default() });
     let other = add(&mut pages, &rows.ids[..20], &rows.values[500 * dim..520 * dim]);
@@ -166,7 +166,8 @@ fn a_reader_of_an_old_snapshot_keeps_its_rows() {
     assert_eq!(vacuum(&mut pages).freed, 50);
 }
 
-/// Compares recall, pages per query and size with a fresh build, after all rows were replaced.
+/// Compares recall, pages per query and size with those of a new build, after all rows were
+/// replaced.
 #[test]
 fn replacing_every_row_gives_an_index_like_a_fresh_build() {
     let (dim, count) = (64, 3000);
@@ -190,13 +191,13 @@ fn replacing_every_row_gives_an_index_like_a_fresh_build() {
     let (fresh_recall, fresh_pages, _) = recall(&fresh, &new, Metric::L2, &queries, &options);
     let (recall, pages, _) = recall(&pages, &new, Metric::L2, &queries, &options);
     assert!(recall > fresh_recall - 0.01, "recall {recall}, fresh {fresh_recall}");
-    // A build chooses among all rows which share a page, and its landmarks are right. An insertion
-    // takes the slot that is free, and leaves landmarks as they are.
+    // A build chooses among all rows which of them share a page, and its landmarks are right. An
+    // insertion takes a free slot, and leaves landmarks as they are.
     assert!(pages < 1.4 * fresh_pages, "{pages} pages per query, fresh {fresh_pages}");
 }
 
-/// Rows without structure are the hardest case for vacuum: the search of a repair misses most
-/// in-neighbors.
+/// Rows without structure are the hardest case for vacuum: the search of a repair does not find
+/// most nodes that have an edge to the dead node.
 #[test]
 fn vacuum_keeps_every_row_of_noise_reachable() {
     let (dim, count) = (64, 2500);
@@ -267,8 +268,9 @@ fn every_row_stays_reachable() {
     }
 }
 
-/// Under the inner product, the extra dimension only has room for norms up to that of the longest
-/// row in training. A young index is rebuilt when longer rows come, and then has room for more.
+/// Under the inner product, the extra dimension has room only for norms up to that of the longest
+/// row of the training. A young index is built again when longer rows come, and then has room for
+/// more.
 #[test]
 fn rows_with_larger_norms_can_be_added_under_the_inner_product() {
     let dim = 40;
@@ -285,8 +287,8 @@ fn rows_with_larger_norms_can_be_added_under_the_inner_product() {
     assert!(recall > 0.98, "{recall}");
 }
 
-/// The cost of a repair must not grow with the number of dead rows, even if hardly a row is left to
-/// repair with.
+/// The cost of a repair must not grow with the number of dead rows, even if hardly any live row is
+/// left to repair with.
 #[test]
 fn vacuum_takes_few_steps_when_nearly_all_rows_are_dead() {
     let (dim, count) = (24, 1500);

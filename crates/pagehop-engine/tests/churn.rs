@@ -1,4 +1,4 @@
-//! What changes leave behind: pages that were allocated and never used, and edges to slots that had
+//! The remains of changes: pages that were allocated and never used, and edges to slots that had
 //! many rows since.
 
 mod support;
@@ -19,22 +19,22 @@ fn pages_that_no_step_used_become_free() {
     let mut pages = built(&rows, Metric::L2);
     insert(&mut pages, 601, rows.row(1), false);
     let before = check(&pages).free_slots;
-    // Sessions ended between the allocation of a page and the step that was to use it.
+    // Sessions ended between the allocation of a page and the step that would have used it.
     (0..20).for_each(|_| assert!(pages.writer().allocate(1).is_ok()));
     insert(&mut pages, 602, rows.row(2), false);
     remove(&mut pages, &BTreeSet::new());
     let per_page = Index::open(&pages).unwrap().info().unwrap().nodes_per_page as u64;
     let (free, count) = (check(&pages).free_slots, pages.page_count());
     assert!(free >= before + 20 * per_page - 1, "{before} slots were free, now {free}");
-    // They are used before the index grows.
+    // The free slots are used before the index grows.
     let more = embeddings(DIM, 100, 3);
     more.chunks_exact(DIM).zip(5000..).for_each(|(vector, id)| insert(&mut pages, id, vector, false));
     assert_eq!((check(&pages).free_slots, pages.page_count()), (free - 100, count));
 }
 
-/// An edge has seven bits of the generation of its target. A slot that had 128 rows since has the
-/// generation of a stale edge again, and the edge has the code of another row. That is no damage,
-/// if it is seldom.
+/// An edge has seven bits of the generation of its target. If a slot had 128 rows since, a stale
+/// edge has the generation of its row again, but the edge code of another row. If this is rare, it
+/// is not damage.
 #[test]
 fn a_check_takes_edges_to_much_used_slots_for_stale() {
     let mut rows = Rows::new(DIM, embeddings(DIM, 600, 4));
@@ -64,7 +64,8 @@ fn a_check_takes_edges_to_much_used_slots_for_stale() {
             }
         }
     }
-    // An edge whose generation is changed counts as stale in both, one whose code is only where
-    // rows were deleted. Own codes, headers and anchors are never taken for anything.
+    // An edge with a changed generation counts as stale in both indexes. An edge with a changed
+    // code counts as stale only in the index from which rows were deleted. Changes of own codes,
+    // headers and anchors are always damage.
     assert!(taken[1] > 4 * taken[0] && refused[0] > refused[1] && refused[1] > 0, "{taken:?} {refused:?}");
 }

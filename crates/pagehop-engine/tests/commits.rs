@@ -1,5 +1,5 @@
 //! Searches with filters while a commit becomes visible, page by page, at every moment of the
-//! search; also one that never becomes visible whole, because its writer died.
+//! search. One commit never becomes completely visible, because its writer died.
 
 mod support;
 
@@ -18,14 +18,14 @@ use support::{embeddings, no_progress};
 
 const DIM: usize = 8;
 const ROWS: u64 = 400;
-/// More than there are rows, so that an answer has all rows that pass.
+/// More than the number of rows, so that an answer has all rows that pass.
 const K: usize = 10_000;
 
 /// Pages of two commits. From the `begins`-th read on, each read shows `pace` more pages of the
-/// second, up to `most` of them.
+/// second commit, up to `most` of them.
 struct Turning<'p> {
     pages: [&'p MemPages; 2],
-    /// Old pages that the second commit changed, page 0 last.
+    /// Old pages that the second commit changed; page 0 is the last.
     changed: Vec<PageId>,
     begins: usize,
     pace: usize,
@@ -40,8 +40,8 @@ impl<'p> Turning<'p> {
         Self { pages, changed, begins, pace, most, reads: AtomicUsize::new(0) }
     }
 
-    /// Steps of the second commit so far: its new pages are the first, then each old page, then its
-    /// number.
+    /// The steps of the second commit so far. Its new pages are the first step, then each old page
+    /// is one, and its number is the last.
     fn steps(&self) -> usize {
         let reads = self.reads.load(Relaxed).saturating_sub(self.begins);
         reads.saturating_mul(self.pace).min(self.most).min(self.changed.len() + 2)
@@ -115,7 +115,8 @@ fn columns() -> Vec<Column> {
     vec![column("n", ColumnKind::Int), column("x", ColumnKind::Int), column("g", ColumnKind::Tags)]
 }
 
-/// Two tags or three for most rows, which no word says, and one for others.
+/// Two or three tags for most rows, for which a word cannot prove that a tag is in the set, and one
+/// tag for others.
 fn tags(id: u64, n: i64) -> Value {
     let tags = [format!("n {n}"), format!("ten {}", id % 10), "all".to_owned()];
     Value::Tags(tags[..if id.is_multiple_of(5) { 1 } else { 3 - (id % 2) as usize }].to_vec())
@@ -143,7 +144,7 @@ fn add(change: &mut Change<'_, MemWriter<'_>>, ids: Range<u64>, n: impl Fn(u64) 
     change.add_with_columns(&ids, &vectors, Some(&values), &mut no_progress()).map(drop)
 }
 
-/// Rows 0 to 399, with `n` from 0 to 3, some dead rows, and free slots.
+/// An index of rows 0 to 399, with `n` from 0 to 3, some dead rows and free slots.
 fn before() -> MemPages {
     let mut pages = MemPages::new();
     create(DIM, &CreateOptions { columns: columns(), ..CreateOptions::default() }, &mut pages).unwrap();
@@ -203,12 +204,12 @@ fn found<P: Pages>(index: &Index<P>, filter: &Filter, options: Option<&SearchOpt
     let plan = searcher.plan_filter(filter).unwrap();
     let result = searcher.search_filtered(&[0.1; DIM], K, options, &plan).unwrap();
     let ids: BTreeSet<u64> = result.hits.iter().map(|hit| hit.row_id).collect();
-    assert_eq!(ids.len(), result.hits.len(), "a row twice");
+    assert_eq!(ids.len(), result.hits.len(), "a row came twice");
     ids
 }
 
-/// Searches while each of `COMMITS` becomes visible, with the schedules for a number of reads and
-/// of changed pages.
+/// Searches while each of `COMMITS` becomes visible. `schedules` gets the number of reads and of
+/// changed pages.
 fn search_while_turning(schedules: impl Fn(usize, usize) -> Vec<(usize, usize, usize)>) {
     let old = before();
     let mut without_new_pages = 0;
@@ -243,7 +244,7 @@ fn search_while_turning(schedules: impl Fn(usize, usize) -> Vec<(usize, usize, u
         assert!(seen[0] > 0, "{name}: {seen:?}");
         without_new_pages += u32::from(more_pages == 0);
     }
-    // Those commits can be told by their number alone.
+    // These commits are recognized by their number alone.
     assert!(without_new_pages > 2);
 }
 

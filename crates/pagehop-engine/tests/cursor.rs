@@ -1,5 +1,5 @@
 //! A cursor: its first rows are those of a search, at the cost of that search. All other rows
-//! follow, each once.
+//! follow, and each comes once.
 
 mod support;
 
@@ -95,8 +95,8 @@ fn every_row_comes_once_for_any_options() {
     sets.push(("with dead rows", pages.clone(), rest.clone()));
     vacuum(&mut pages);
     sets.push(("after vacuum", pages.clone(), rest));
-    // Other rows in the old slots: stale edges to the old rows lead to the new ones, with estimates
-    // of the old vectors.
+    // Other rows are in the old slots. Stale edges to the old rows lead to the new ones, with
+    // estimates of the old vectors.
     let mut pages = sets[0].1.clone();
     let other = embeddings(dim, count, 5);
     for (ids, vectors) in rows.ids.chunks(60).zip(other.chunks(60 * dim)) {
@@ -132,8 +132,8 @@ fn every_row_comes_once_for_any_options() {
     }
 }
 
-/// Rows that are returned before more are expected are the nearest of the first search: hardly one
-/// of them is far, so that others would come after it.
+/// The rows that come before more are expected are the nearest of the first search. Hardly any of
+/// them is so far that later rows are nearer.
 #[test]
 fn more_rows_than_expected_are_found_as_by_a_search_for_them() {
     let dim = 96;
@@ -215,7 +215,7 @@ fn rows_behind_dead_ones_are_found() {
     let dim = 16;
     let rows = Rows::new(dim, embeddings(dim, 300, 8));
     let mut pages = support::built(&rows, &support::options(Metric::L2)).unwrap();
-    // Deletes all rows around the query: a list this short is then full of dead nodes.
+    // Deletes all rows near the query. A list as short as this is then full of dead nodes.
     let near = support::truth(&rows, Metric::L2, rows.row(0), 280);
     change(&mut pages, |change| change.delete(&near).unwrap());
     let index = Index::open(&pages).unwrap();
@@ -241,8 +241,8 @@ fn rows_after_the_tenth_are_nearly_in_order() {
     assert!(common > 1980, "{common} of the 20 times 100 nearest came among the first 100");
 }
 
-/// Recall with a filter on the rows of a cursor is nearly that without one. Rows must come in
-/// order: a row that comes after a farther one is not counted.
+/// Recall with a filter on the rows of a cursor is nearly the recall without one. The rows must
+/// come in order: a row that comes after a farther one is not counted.
 #[test]
 fn filters_cost_little_recall() {
     let (dim, k) = (24, 10);

@@ -1,5 +1,5 @@
-//! Hundreds of duplicate rows: all are found, other rows are still found, and the cost of their
-//! neighbors does not grow. A plateau is a set of rows with the same vector.
+//! Hundreds of duplicates: all are found, other rows are still found, and searches near them cost
+//! no more. A plateau is a set of rows with the same vector.
 
 mod support;
 
@@ -13,7 +13,7 @@ use support::{Noise, Rows, distance, no_progress};
 
 const DIM: usize = 24;
 const MODES: [IdKind; 2] = [IdKind::Mapped, IdKind::HostOwned];
-/// Options of a host for searches of at most ten rows.
+/// Options that a host uses for searches of at most ten rows.
 const DEFAULT: SearchOptions = SearchOptions { search_list: 100, slack: 0.2, beam_width: 4 };
 
 /// An index, and the rows that it must have.
@@ -118,7 +118,7 @@ impl Set {
         report
     }
 
-    /// Recall@10, where any of equally near rows counts, and hops per query.
+    /// Recall@10, where rows at the same distance count equally, and hops per query.
     fn recall(&self, queries: &[Vec<f32>]) -> (f64, f64) {
         let index = self.index();
         let (mut found, mut hops) = (0, 0);
@@ -159,8 +159,8 @@ fn equal(count: usize, row: &[f32]) -> Vec<Vec<f32>> {
     vec![row.to_vec(); count]
 }
 
-/// Two plateaus: at the origin, which is nearer to every row than other rows are, and at a row of
-/// the set.
+/// Two plateaus: one at the origin, which is nearer to every row than other rows are, and one at a
+/// row of the set.
 fn plateaus() -> [(&'static str, Vec<f32>); 2] {
     [("origin", vec![0.0; DIM]), ("row", clusters(1, 3).remove(0))]
 }
@@ -190,7 +190,7 @@ fn rows_added_after_hundreds_of_duplicates_are_found() {
                     "{themselves} of 250 find themselves, without the plateau {}",
                     found_themselves(&alone, &nearest)
                 );
-                // Where the plateau is nearest to all rows, it covers all other edges.
+                // A plateau that is nearest to all rows covers all other edges.
                 assert!(themselves >= 190, "{what}");
                 set.remove(|id| id <= 500 && id % 10 > 0);
                 let (recall, hops) = set.recall(&queries);
@@ -202,7 +202,7 @@ fn rows_added_after_hundreds_of_duplicates_are_found() {
     }
 }
 
-/// The number of `rows` that a search for the nearest row finds.
+/// The number of `rows` that a search for their nearest row finds.
 fn found_themselves(set: &Set, rows: &[Vec<f32>]) -> usize {
     let index = set.index();
     let is_found = |row: &&Vec<f32>| {
@@ -229,7 +229,8 @@ fn two_plateaus_hide_neither_each_other_nor_other_rows() {
         println!("{mode:?}: {recall} in {hops}");
         assert!(recall > least, "{mode:?}: {recall}");
         assert_eq!(found_themselves(&set, &[a.1.clone(), b.1.clone()]), 2);
-        // Delete the first rows of each plateau, which anchor the others, and then nearly all.
+        // Deletes the first rows of each plateau, which anchor the others, and then nearly all
+        // rows.
         set.remove(|id| id <= 40 || (301..=340).contains(&id));
         set.assert_whole("without the first");
         assert!(set.recall(&queries).0 > least, "{mode:?}: {:?}", set.recall(&queries));
@@ -260,7 +261,7 @@ fn rows_can_be_added_after_duplicates_that_are_dead() {
     }
 }
 
-/// Rows so short that their squared components underflow: their distances are equal.
+/// Rows so short that their squared components underflow: all their distances are equal.
 #[test]
 fn rows_whose_distances_underflow_hide_no_other_rows() {
     let (others, queries) = (clusters(300, 1), clusters(50, 2));
@@ -302,8 +303,8 @@ fn a_build_with_many_duplicates_finds_all_of_them() {
     }
 }
 
-/// The cost of adding a duplicate does not grow with the number of duplicates, and neighbors are
-/// not involved.
+/// The cost of adding a duplicate does not grow with the number of duplicates, and the neighbors of
+/// other rows do not change.
 #[test]
 fn another_duplicate_costs_no_more_than_any_row() {
     for mode in MODES {
@@ -326,10 +327,10 @@ fn another_duplicate_costs_no_more_than_any_row() {
     }
 }
 
-/// Recall and cost of ordinary rows, which the handling of duplicates must not change.
+/// Recall and cost of ordinary rows, which must not change because of the code for duplicates.
 #[test]
 fn rows_without_duplicates_cost_what_they_did() {
-    // A row that is added searches with a list of 150.
+    // An insertion searches with a list of 150.
     for (what, rows, queries, most, least) in [
         ("clusters", clusters(2000, 1), clusters(200, 2), 245.0, 0.9975),
         ("spread", spread(2000, 1), spread(2000, 2), 292.0, 0.9675),
@@ -345,8 +346,8 @@ fn rows_without_duplicates_cost_what_they_did() {
     }
 }
 
-/// The cost of a vacuum is linear in the number of dead rows, even if hardly a row is left to
-/// replace them in edges.
+/// The cost of a vacuum is linear in the number of dead rows, even if hardly any live row is left
+/// to replace them in edges.
 #[test]
 fn vacuum_costs_the_same_per_row_when_nearly_all_are_dead() {
     for mode in MODES {

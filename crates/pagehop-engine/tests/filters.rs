@@ -1,4 +1,4 @@
-//! Searches with filters, beside a naive oracle; the structure is valid after every change.
+//! Searches with filters, compared with a naive oracle. The structure is valid after every change.
 
 mod support;
 
@@ -33,7 +33,7 @@ fn values(noise: &mut Noise) -> [Value; 3] {
 fn rows(count: usize, seed: u64) -> BTreeMap<u64, Row> {
     let mut noise = Noise(seed);
     let mut vectors = embeddings(DIM, count, seed);
-    // Some rows have equal vectors, and values of their own.
+    // Some rows have equal vectors but different values.
     let same = vectors[..DIM].to_vec();
     (0..20).for_each(|i| vectors[(i * 13 + 2) * DIM..][..DIM].copy_from_slice(&same));
     let ids = (0..count as u64).map(|i| i * 7 + 11);
@@ -103,7 +103,7 @@ fn compare(name: &str, comparison: Comparison, value: Value) -> Filter {
     Filter::Compare(name.into(), comparison, value)
 }
 
-/// Whether a row passes a filter, for the filters of these tests.
+/// Whether a row passes a filter. Only the filters of these tests are supported.
 fn passes(filter: &Filter, id: u64, row: &[Value; 3]) -> Option<bool> {
     let value = |name: &str| &row[columns().iter().position(|column| column.name == name).unwrap()];
     let order = |a: &Value, b: &Value| match (a, b) {
@@ -188,7 +188,7 @@ fn compare_with_oracle(pages: &MemPages, rows: &BTreeMap<u64, Row>, k: usize) ->
                 |result: pagehop_engine::SearchResult| result.hits.iter().map(|hit| hit.row_id).collect::<Vec<_>>();
             let exact = ids(searcher.search_filtered(query, k, None, &plan).unwrap());
             let common = exact.iter().filter(|id| truth.contains(id)).count();
-            // Codes of 12 bits a dimension may exchange rows that are nearly equally far.
+            // Codes of 12 bits per dimension may exchange rows at nearly equal distances.
             assert!(
                 exact.len() == truth.len() && common + 1 + k / 50 >= truth.len(),
                 "{filter:?}: {exact:?} {truth:?}"
@@ -211,7 +211,7 @@ fn filtered_searches_find_the_nearest_rows_that_pass() {
     assert_eq!(report.nodes, 4000);
     for k in [1, 10, 100] {
         let found = compare_with_oracle(&pages, &rows, k);
-        // The list of 100 leaves none to spare for 100 rows.
+        // A list of 100 has no room to spare for 100 rows.
         assert!(found > if k < 100 { 0.97 } else { 0.95 }, "k = {k}: {found}");
     }
 }
@@ -242,7 +242,7 @@ fn rows_keep_their_values_through_every_change() {
     }
     add(&mut pages, &changed);
     compare_with_oracle(&pages, &rows, 10);
-    // Only some columns of some rows.
+    // Values of only some columns of some rows.
     let ids: Vec<u64> = rows.keys().copied().step_by(4).collect();
     let mut prices = ColumnRows::new(vec![columns()[1].clone()]).unwrap();
     for id in &ids {

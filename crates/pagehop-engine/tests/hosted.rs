@@ -21,8 +21,8 @@ fn versions_of_a_row_share_a_node() {
     for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine] {
         let mut pages = built(&rows, metric);
         let before = check(&pages);
-        // A node has room for two more versions of its row. The third more version gets a node of
-        // its own, because it is not known to be a version and does not wait in the list.
+        // A node has room for two more versions of its row. The third gets its own node, because it
+        // is not known to be a version and so does not wait in the pending list.
         for version in 1..=3 {
             for row in 0..10 {
                 insert(&mut pages, 1000 * version + row as u64 + 1, rows.row(row), false);
@@ -40,7 +40,7 @@ fn versions_of_a_row_share_a_node() {
         let hits = index.search(rows.row(4), 50, &EVERYTHING).unwrap().hits;
         let of_row: Vec<usize> = (0..50).filter(|at| hits[*at].row_id % 1000 == 5).collect();
         assert_eq!(of_row, (of_row[0]..of_row[0] + 4).collect::<Vec<_>>(), "{metric:?}: {hits:?}");
-        // Delete the first versions of ten rows, and all of some other rows.
+        // Removes the first versions of ten rows, and all versions of some other rows.
         let dead: BTreeSet<u64> = (1..=10).chain(100..=150).collect();
         let report = remove(&mut pages, &dead);
         assert_eq!(report, RemoveReport { left: 330 - 61, removed: 61 });
@@ -53,8 +53,8 @@ fn versions_of_a_row_share_a_node() {
     }
 }
 
-/// A search visits the same nodes whether each row has one version or two: versions are not
-/// evidence of the recall.
+/// A search visits the same nodes whether each row has one version or two: several versions do not
+/// count as several found rows.
 #[test]
 fn versions_of_a_row_do_not_change_how_far_a_search_goes() {
     let dim = 40;
@@ -82,8 +82,8 @@ fn versions_of_a_row_do_not_change_how_far_a_search_goes() {
     }
 }
 
-/// Rows that come together train the model once, as a build over them would; rows that do not are
-/// left to be inserted.
+/// Rows that come together train the model once, as a build over them would. If they do not train
+/// it, they are left to be inserted.
 #[test]
 fn rows_that_come_together_train_the_model_once() {
     let dim = 40;
@@ -104,7 +104,7 @@ fn rows_that_come_together_train_the_model_once() {
         assert_eq!(index.room_at_once().unwrap(), 4096 - 100);
         let before = pages.clone();
         let few = train(&mut pages, 100..110) > 0;
-        // Under the inner product a longer row trains an index of so few rows.
+        // Under the inner product, a longer row trains an index of so few rows.
         assert!(!few || metric == Metric::InnerProduct);
         assert!(few || pages.page_count() == before.page_count());
         (100..110).filter(|_| !few).for_each(|row| insert(&mut pages, rows.ids[row], rows.row(row), false));
@@ -127,7 +127,8 @@ fn rows_that_come_together_train_the_model_once() {
     assert_eq!(Index::open(&old).unwrap().room_at_once().unwrap(), 0);
 }
 
-/// Others wait for a training by rows that come together, so no more than some thousand do that.
+/// Other writers wait for a training by rows that come together, so at most some thousand rows
+/// train.
 #[test]
 fn many_rows_that_come_together_train_the_model_with_the_first() {
     let mut rows = Rows::new(4, embeddings(4, 6000, 5));
@@ -148,8 +149,8 @@ fn many_rows_that_come_together_train_the_model_with_the_first() {
     assert_eq!(row_ids(&pages, rows.row(0)), (1..=4200).collect());
 }
 
-/// Grows an index from zero rows, row by row. The model is trained again as the index grows, and
-/// the pages of the old model become free.
+/// An index grows from zero rows, row by row. The model is trained again as the index grows, and
+/// the pages of the old graph become free.
 #[test]
 fn an_index_grows_row_by_row() {
     let dim = 20;
@@ -171,8 +172,8 @@ fn an_index_grows_row_by_row() {
     }
 }
 
-/// After every step of a change, training included, the index is valid. If a change ends after any
-/// step, the next change works on the pages it left.
+/// After every step of a change, also of a training, the index is valid. If a change ends after any
+/// step, the next change works on the pages that it left.
 #[test]
 fn a_change_may_end_after_any_step() {
     let dim = 20;
@@ -192,7 +193,7 @@ fn a_change_may_end_after_any_step() {
         change.finish().unwrap();
         drop(writer);
         before = pages;
-        // The 64th row trains the model, which takes the most steps.
+        // The 64th row trains the model, which takes most steps.
         if i % 9 == 0 || i == 63 || i < 3 {
             for mut stopped in stops {
                 insert(&mut stopped, 1000, rows.row(75), false);
@@ -404,7 +405,8 @@ fn a_row_whose_neighbors_are_removed_between_prepare_and_insert_is_found() {
     }
 }
 
-/// An insertion that reads a damaged page fails; one that does not read it has its normal result.
+/// An insertion that reads a damaged page fails. An insertion that does not read it has its normal
+/// result.
 #[test]
 fn an_insertion_that_reads_a_damaged_page_is_refused() {
     let dim = 16;
@@ -440,9 +442,9 @@ fn an_insertion_that_reads_a_damaged_page_is_refused() {
     assert!(refused > 0 && untouched > 0, "{refused} {untouched}");
 }
 
-/// A vacuum goes over the nodes in the order of their pages, and puts the dead ones into its list
-/// as it comes to them. So they leave the graph in that order, too, backwards, and each page is
-/// changed while it is in memory.
+/// A vacuum visits the nodes in the order of their pages, and puts the dead ones into its list in
+/// this order. Later it takes them out of the graph in the reverse order. So each page is changed
+/// while it is in memory.
 #[test]
 fn dead_nodes_are_listed_in_the_order_of_their_pages() {
     const DEAD_PAGE: u8 = 5;

@@ -1,5 +1,5 @@
-//! Columns of an index whose rows the host owns: cursors with filters beside a naive oracle, and an
-//! index that is valid after every step.
+//! Columns of an index whose rows the host owns: cursors with filters are compared with a naive
+//! oracle, and the index is valid after every step.
 
 mod support;
 
@@ -32,7 +32,7 @@ fn values(noise: &mut Noise) -> [Value; 2] {
 fn rows(count: usize, seed: u64) -> BTreeMap<u64, Row> {
     let mut noise = Noise(seed);
     let mut vectors = embeddings(DIM, count, seed);
-    // Some rows have equal vectors, and values of their own.
+    // Some rows have equal vectors but different values.
     let same = vectors[..DIM].to_vec();
     (0..count / 20).for_each(|i| vectors[i * 13 % count * DIM..][..DIM].copy_from_slice(&same));
     (1..=count as u64).zip(vectors.chunks(DIM)).map(|(id, row)| (id, (row.to_vec(), values(&mut noise)))).collect()
@@ -122,12 +122,13 @@ fn passes(filter: &Filter, row: &[Value; 2]) -> bool {
     }
 }
 
-/// The first `most` rows of a cursor with a filter, which expects that number; each must come once.
+/// The first `most` rows of a cursor with a filter, which expects `most` rows. Each must come once.
 fn found(pages: &impl Pages, query: &[f32], options: &SearchOptions, filter: &Filter, most: usize) -> Vec<u64> {
     found_after(pages, query, options, filter, most, &[])
 }
 
-/// The same of a cursor that after some of them expects more: `after` has how many of both.
+/// Like `found`, with a cursor that is told to expect more rows on its way. Each item of `after`
+/// has the number of rows taken before that, and the number of rows that are expected then.
 fn found_after(
     pages: &impl Pages,
     query: &[f32],
@@ -152,7 +153,7 @@ fn found_after(
     found
 }
 
-/// Compares cursors that are read to their ends, and the first ten rows of others.
+/// Compares cursors that are read to their ends, and the first ten rows of other cursors.
 fn compare(pages: &MemPages, rows: &BTreeMap<u64, Row>) {
     let options = SearchOptions { slack: 0.5, ..SearchOptions::default() };
     let (mut hits, mut wanted) = (0, 0);
@@ -238,7 +239,7 @@ fn rows_come_change_and_go() {
     compare(&pages, &living);
 }
 
-/// Versions of a row share its node only if their values are the same, too.
+/// Versions of a row share its node only if their values are equal too.
 #[test]
 fn rows_share_a_node_if_their_values_are_equal() {
     let rows = rows(200, 5);
@@ -259,15 +260,15 @@ fn rows_share_a_node_if_their_values_are_equal() {
     assert_eq!(found(&pages, &vector, &options, &tenant(2001), 5), [1011]);
 }
 
-/// The walk ends at the old node, and no other end of its edges is read. A step writes the node and
-/// its postings, and another the anchor; now and then a leaf is split.
+/// The walk ends at the old node, and the nodes at the other ends of its edges are not read. One
+/// step writes the node and its postings, and another one the anchor. Sometimes a leaf is split.
 #[test]
 fn a_row_of_other_values_costs_few_pages_and_steps() {
     let rows = rows(4000, 5);
     let mut pages = built(&rows);
     let before = check(&pages).nodes;
     let (mut steps, mut looks) = (0, 0);
-    // Rows with vectors of their own.
+    // Rows whose vectors occur once.
     let some: Vec<&Row> = rows.values().filter(|row| row.0 != rows[&1].0).step_by(19).take(200).collect();
     for (id, (vector, _)) in (10_000..).zip(&some) {
         let known = Index::open(pages.clone()).unwrap();
@@ -283,8 +284,7 @@ fn a_row_of_other_values_costs_few_pages_and_steps() {
     assert_eq!(check(&pages).nodes, before + 200);
 }
 
-/// After every step the index is valid, and the change after it writes the postings that are
-/// missing.
+/// After every step the index is valid, and the next change writes the postings that are missing.
 #[test]
 fn a_change_may_end_after_any_step() {
     let rows = rows(220, 7);
@@ -313,7 +313,7 @@ fn a_change_may_end_after_any_step() {
             for filter in [cheaper(500), tenant(1), Filter::IsNull("price".into())] {
                 let all = expected.iter().filter(|(_, row)| passes(&filter, &row.1)).map(|(id, _)| *id);
                 let mut every = found(&stopped, &row.0, &SearchOptions::default(), &filter, usize::MAX);
-                // A node that no edge leads to yet is found by its postings, and its row is dead.
+                // A node to which no edge leads yet is found by its postings. Its row is dead.
                 every.retain(|other| other != id || is_there);
                 assert_eq!(every.into_iter().collect::<BTreeSet<_>>(), all.collect(), "{filter:?}");
             }

@@ -1,5 +1,5 @@
 //! Columns of tags of an index whose rows the host owns: the tags of a row are a chain of its
-//! postings. A search returns every row that passes, and the host looks at the tags of each row
+//! postings. A search may return rows that do not pass. So the host checks the tags of each row
 //! again, as these tests do.
 
 mod support;
@@ -16,7 +16,7 @@ use support::hosted::{change, check, remove, vacuum};
 use support::{Noise, distance, embeddings, no_progress, options};
 
 const DIM: usize = 24;
-/// Different tags. The first are the most frequent.
+/// The number of different tags. The first are the most frequent.
 const TAGS: f32 = 60.0;
 
 /// A row: its vector, and its values of `labels`, `price` and `words`.
@@ -27,7 +27,8 @@ fn columns() -> Vec<Column> {
     vec![column("labels", ColumnKind::Tags), column("price", ColumnKind::Int), column("words", ColumnKind::Tags)]
 }
 
-/// Sets of no tag, one, a few, and in one row of 30 up to 45, whose word says nothing.
+/// Sets of no tag, of one or a few tags, and in one row of 30 of up to 45 tags, whose word matches
+/// nearly every tag.
 fn tags(noise: &mut Noise) -> Value {
     let count = match noise.unit() {
         part if part < 0.1 => return Value::Null,
@@ -48,7 +49,7 @@ fn values(noise: &mut Noise) -> [Value; 3] {
 fn rows(count: usize, seed: u64) -> BTreeMap<u64, Row> {
     let mut noise = Noise(seed);
     let mut vectors = embeddings(DIM, count, seed);
-    // Some rows have equal vectors, and values of their own.
+    // Some rows have equal vectors but different values.
     let same = vectors[..DIM].to_vec();
     (0..count / 20).for_each(|i| vectors[i * 13 % count * DIM..][..DIM].copy_from_slice(&same));
     (1..=count as u64).zip(vectors.chunks(DIM)).map(|(id, row)| (id, (row.to_vec(), values(&mut noise)))).collect()
@@ -126,7 +127,7 @@ fn passes(filter: &Filter, row: &[Value; 3]) -> bool {
     }
 }
 
-/// The first `most` rows that pass of a cursor with a filter; each must come once.
+/// The first `most` rows of a cursor that pass the filter. Each must come once.
 fn found(pages: &impl Pages, query: &[f32], filter: &Filter, rows: &BTreeMap<u64, Row>, most: usize) -> Vec<u64> {
     let options = SearchOptions { slack: 0.5, ..SearchOptions::default() };
     let index = Index::open(pages).unwrap();
@@ -142,7 +143,7 @@ fn found(pages: &impl Pages, query: &[f32], filter: &Filter, rows: &BTreeMap<u64
     found
 }
 
-/// Compares cursors that are read to their ends, and the first ten rows of others.
+/// Compares cursors that are read to their ends, and the first ten rows of other cursors.
 fn compare(pages: &MemPages, rows: &BTreeMap<u64, Row>) {
     let (mut hits, mut wanted) = (0, 0);
     for query in embeddings(DIM, 4, 77).chunks(DIM) {
@@ -224,8 +225,8 @@ fn rows_with_tags_come_change_and_go() {
     compare(&pages, &living);
 }
 
-/// The words of two large sets may be the same. Versions of a row share its node only if their tags
-/// are the same.
+/// The words of two large sets may be equal. Versions of a row share its node only if their tags
+/// are equal.
 #[test]
 fn rows_share_a_node_if_their_tags_are_equal() {
     let rows = rows(200, 5);
@@ -245,8 +246,8 @@ fn rows_share_a_node_if_their_tags_are_equal() {
     }
 }
 
-/// After every step the index is valid, and the change after it writes what is missing. What an
-/// insertion leaves that ended early can be vacuumed.
+/// After every step the index is valid, and the next change writes what is missing. What an
+/// insertion that ended early leaves can be vacuumed.
 #[test]
 fn a_change_may_end_after_any_step() {
     let rows = rows(212, 7);
@@ -282,7 +283,7 @@ fn a_change_may_end_after_any_step() {
     }
 }
 
-/// A vacuum that ends after any step leaves a valid index, and the next one ends its work.
+/// A vacuum that ends after any step leaves a valid index, and the next vacuum finishes its work.
 #[test]
 fn a_vacuum_may_end_after_any_step() {
     let rows = rows(120, 11);

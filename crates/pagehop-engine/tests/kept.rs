@@ -1,5 +1,5 @@
-//! Kept vectors: distances and answers are those of the vectors that were given, whatever was
-//! changed, and `vectors` gives them back.
+//! Kept vectors: distances and answers are those of the vectors that were given, after any changes,
+//! and `vectors` returns them.
 
 mod support;
 
@@ -21,7 +21,7 @@ fn keeping(metric: Metric, vectors: Vectors) -> BuildOptions {
     BuildOptions { vectors, ..options(metric) }
 }
 
-/// The nearest number of half precision, by trying its neighbors.
+/// The nearest half-precision number, found by trying its neighbors.
 fn half(x: f32) -> f32 {
     let step = f64::from(2f32.powi((x.abs().log2().floor() as i32).max(-14) - 10));
     let mut rounded = (f64::from(x) / step).round();
@@ -264,7 +264,7 @@ fn damaged_pages_of_vectors_are_found_by_check_and_cause_no_panic() {
         let other = sound.body(vectors[rng.below(vectors.len())]).to_vec();
         let how = damages[rng.below(damages.len())];
         match rng.one_in(3) {
-            // The places that a page of nodes names.
+            // Damages the places of vectors that a page of nodes names.
             true => damage(
                 &mut pages.body_mut(nodes[rng.below(nodes.len())])[8..14],
                 how,
@@ -289,7 +289,7 @@ fn damaged_pages_of_vectors_are_found_by_check_and_cause_no_panic() {
     assert!(found > 200, "check found {found} of 300");
 }
 
-/// Rows in pairs that differ by far less than codes can tell.
+/// Pairs of rows that differ by much less than codes can show.
 fn near_duplicates(dim: usize, pairs: usize) -> Rows {
     let (all, noise) = (embeddings(dim, pairs, 5), embeddings(dim, pairs, 6));
     let twins = all.chunks_exact(dim).zip(noise.chunks_exact(dim)).flat_map(|(row, off)| {
@@ -299,7 +299,7 @@ fn near_duplicates(dim: usize, pairs: usize) -> Rows {
     Rows::new(dim, twins.collect())
 }
 
-/// Share of the true `k` nearest rows that searches to the end find.
+/// The share of the true `k` nearest rows that searches find when they expand the whole list.
 fn recall(rows: &Rows, vectors: Vectors, metric: Metric, k: usize) -> f64 {
     let dim = rows.dim;
     let pages = built(rows, &keeping(metric, vectors)).unwrap();
@@ -320,7 +320,7 @@ fn recall(rows: &Rows, vectors: Vectors, metric: Metric, k: usize) -> f64 {
 fn recall_is_that_of_the_vectors_and_not_of_codes() {
     let rows = near_duplicates(64, 750);
     for metric in METRICS {
-        // An odd k parts a pair.
+        // An odd k separates the two rows of a pair.
         let (codes, kept) = (recall(&rows, Vectors::Codes, metric, 5), recall(&rows, Vectors::Float32, metric, 5));
         assert!(codes < 0.98, "{metric:?}: codes find {codes}");
         assert!(kept >= 0.9995, "{metric:?}: vectors find {kept}");

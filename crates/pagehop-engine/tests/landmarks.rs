@@ -1,4 +1,4 @@
-//! Insertions make landmarks: as many as a build has, of rows that are there.
+//! Insertions make landmarks: as many as a build makes, and only of rows that exist.
 
 mod support;
 
@@ -8,17 +8,17 @@ use pagehop_sim::{Calls, Faults, FaultyPages, MemPages};
 use support::{Rows, built, change, embeddings, no_progress, options, recall, vacuum};
 
 const DIM: usize = 96;
-/// Bytes of a landmark on its page: 16 and the edge code of 96 dimensions in whole words.
+/// Bytes of a landmark on its page: 16, and the edge code of 96 dimensions in whole words.
 const LANDMARK_BYTES: usize = 16 + 16;
 const PAGE_LANDMARKS: usize = (8168 - 16) / LANDMARK_BYTES;
 
-/// Landmarks on each page of landmarks.
+/// The number of landmarks on each page of landmarks.
 fn landmarks(pages: &MemPages) -> Vec<usize> {
     let bodies = (1..pages.page_count()).map(|page| pages.body(PageId(page)));
     bodies.filter(|body| body[0] == 13).map(|body| usize::from(u16::from_le_bytes([body[2], body[3]]))).collect()
 }
 
-/// Hops of a search that ends by its slack, and recall.
+/// Hops and recall of searches that end by their slack.
 fn hops(pages: &MemPages, rows: &Rows, queries: &[f32]) -> (f64, f64) {
     let index = Index::open(pages).unwrap();
     let search = SearchOptions { search_list: 400, slack: 0.1, beam_width: 4 };
@@ -36,7 +36,7 @@ fn an_index_that_grows_has_as_many_landmarks_as_a_build() {
     let first = Rows::new(DIM, rows.values[..2_000 * DIM].to_vec());
     let mut pages = built(&first, &options(Metric::L2)).unwrap();
     assert_eq!(landmarks(&pages), [2_000usize.div_ceil(32)]);
-    // In one change and in many: a change sees the landmarks that it made.
+    // Rows are added in two changes. A change sees the landmarks that it made.
     for (ids, vectors) in rows.ids[2_000..].chunks(5_000).zip(rows.values[2_000 * DIM..].chunks(5_000 * DIM)) {
         change(&mut pages, |change| change.add(ids, vectors, &mut no_progress()).unwrap());
         Index::open(&pages).unwrap().check(&mut no_progress()).unwrap();
@@ -75,7 +75,7 @@ fn landmarks_of_rows_that_are_gone_make_room_for_others() {
     );
 }
 
-/// What opening an index calls, if `in_flight` pages are read ahead at most.
+/// The calls that are made when an index is opened, if at most `in_flight` pages are read ahead.
 fn calls_of_open(pages: &MemPages, in_flight: usize) -> Calls {
     let faults = Faults { in_flight_max: in_flight, ..Faults::default() };
     let pages = FaultyPages::new(pages.clone(), faults);
@@ -94,7 +94,8 @@ fn the_pages_of_landmarks_are_read_ahead() {
     let calls = calls_of_open(&pages, 16);
     assert_eq!((calls.starts, calls.unknown), (chain - 1, 0));
     assert_eq!(calls.finishes, calls_of_open(&pages, 0).finishes);
-    // The page of insertions comes first, then those of the build. One more may seem to be of it.
+    // The page of insertions comes first, then those of the build. One more page may look as if it
+    // followed.
     change(&mut pages, |change| {
         change.add(&rows.ids[count..], &rows.values[count * DIM..], &mut no_progress()).unwrap();
     });

@@ -12,7 +12,7 @@ const LIST: &str = "- Words that we do not use: ";
 const EXAMPLES: &str = "crates/pagehop-engine/tests/language.rs";
 
 const COLUMNS_MAX: usize = 100;
-/// Breaches that a failure shows.
+/// Most breaches that a failure shows.
 const SHOWN_MAX: usize = 50;
 
 #[test]
@@ -30,7 +30,7 @@ fn comments_wrap() {
     assert_none(wide);
 }
 
-/// Fails if a source has breaches, and names them.
+/// Fails if a source has breaches, and lists them.
 fn assert_none(breaches: impl Fn(&str) -> Vec<(usize, String)>) {
     let sources = sources();
     for room in ["crates/", "lab/loadgen/", "postgres/", "python/"] {
@@ -45,7 +45,7 @@ fn assert_none(breaches: impl Fn(&str) -> Vec<(usize, String)>) {
     assert!(found.is_empty(), "{} breaches:\n{shown}", found.len());
 }
 
-/// Banned words and the numbers of their lines. A word may end in `s`. Parts of names, such as
+/// The banned words and the numbers of their lines. A word may end in `s`. Parts of names, such as
 /// `so_many`, are words.
 fn banned_words(text: &str, banned: &[&str]) -> Vec<(usize, String)> {
     let mut found = Vec::new();

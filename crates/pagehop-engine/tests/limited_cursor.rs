@@ -1,5 +1,5 @@
-//! A cursor with a limit of memory: every row comes once, in bounded memory. One with a limit of
-//! reads ends there, also within a pass over all pages.
+//! A cursor with a limit of memory: every row comes once, in bounded memory. A cursor with a limit
+//! of reads ends at the limit, also within a pass over all pages.
 
 mod support;
 
@@ -48,9 +48,9 @@ fn every_row_comes_once_whatever_the_limit() {
                 cursor.limit_memory(limit);
                 let (found, most) = rest(&mut cursor);
                 assert!(ids(&found) == every, "{metric:?} {limit}: {} rows", found.len());
-                // A pass keeps a thousand rows at least, and twice as many while it reads.
+                // A pass keeps at least a thousand rows, and twice as many while it reads.
                 assert!(most < limit + 200_000 && most < unlimited, "{metric:?} {limit}: {most} of {unlimited}");
-                // Once the passes have begun, rows come in order of distance.
+                // After the passes have begun, rows come in order of distance.
                 let last = found.len() / 2;
                 assert!(found[last..].is_sorted_by(|a, b| a.distance <= b.distance), "{metric:?} {limit}");
             }
@@ -81,7 +81,8 @@ fn passes_read_every_page_and_a_rescan_begins_with_a_walk() {
 fn the_rows_of_a_filter_come_once() {
     let rows = Rows::new(DIM, embeddings(DIM, COUNT, 1));
     let index = index(&rows, Metric::L2);
-    // Nearly all rows pass, so there are no runs to read, or one in three.
+    // Nearly all rows pass the first filter, so there are no runs to read. One row in three passes
+    // the second.
     let (but, most): (Vec<u64>, Vec<u64>) = rows.ids.iter().partition(|id| *id % 50 == 0);
     let third: Vec<u64> = rows.ids.iter().copied().filter(|id| id % 3 == 0).collect();
     for (filter, passing) in [(Filter::Not(Box::new(Filter::Ids(but))), most), (Filter::Ids(third.clone()), third)]
@@ -129,7 +130,7 @@ fn a_search_ends_at_its_limit_of_reads() {
     let mut whole = index.cursor(rows.row(7), &OPTIONS).unwrap();
     let (every, _) = rest(&mut whole);
     assert!(!whole.is_cut());
-    // The first is while it walks, the second in the first pass, the third in the second pass.
+    // The first limit ends the walk, the second the first pass, and the third the second pass.
     for (memory, limit) in [(usize::MAX, 500), (0, pages / 2), (0, pages + pages / 2)] {
         let mut cursor = index.cursor(rows.row(7), &OPTIONS).unwrap();
         cursor.limit_memory(memory);
@@ -137,8 +138,8 @@ fn a_search_ends_at_its_limit_of_reads() {
         for _ in 0..2 {
             let (found, _) = rest(&mut cursor);
             assert!(cursor.is_cut());
-            assert_eq!(cursor.page_reads(), limit, "it looks before each page");
-            assert_eq!(found[..10], every[..10], "what comes before the limit is as without it");
+            assert_eq!(cursor.page_reads(), limit, "the limit is checked before each page");
+            assert_eq!(found[..10], every[..10], "rows before the limit are those of a search without a limit");
             assert!(found.len() < COUNT / 2, "{} rows for {limit} reads", found.len());
             assert_eq!(cursor.next_hit().unwrap(), None);
             cursor.rescan(rows.row(7), &OPTIONS).unwrap();
@@ -150,8 +151,8 @@ fn a_search_ends_at_its_limit_of_reads() {
     }
 }
 
-/// Rows whose ids say which of two tags they have: every row has one of 40 more tags, so that words
-/// of tags decide little.
+/// Rows whose ids say which of two tags they have. Every row also has one of 40 other tags, so that
+/// the words of tags decide little.
 struct Tagged(Rows, ColumnRows);
 
 fn has_tag(id: u64) -> bool {
@@ -199,7 +200,7 @@ fn the_rows_of_a_tag_come_once() {
             cursor.limit_memory(limit);
             cursor.only(index.plan_filter(&filter).unwrap());
             assert!(ids(&rest(&mut cursor).0) == sorted(&passing), "{filter:?} {limit}");
-            // In passes the tags of a row are looked at in each pass.
+            // Each pass reads the tags of a row again.
             let read = cursor.stats().pages_read;
             assert!(limit > 0 || read > COUNT as u64, "{filter:?}: {read} reads");
         }
@@ -214,7 +215,7 @@ fn rows_that_wait_for_their_nodes_come_once() {
     let mut pages = hosted::built(&rows, Metric::L2);
     let versions: Vec<u64> = (0..200).map(|at| 10_000 + at).collect();
     for (at, id) in versions.iter().enumerate() {
-        // Every second one is of the same row.
+        // Every second version is one of the same row.
         hosted::insert(&mut pages, *id, rows.row(if at % 2 == 0 { 5 } else { 17 * at }), true);
     }
     let every = [rows.ids.clone(), versions].concat();
@@ -240,10 +241,10 @@ fn a_search_ends_at_its_limit_of_memory() {
         let (found, _) = rest(&mut cursor);
         assert!(cursor.is_full() && !cursor.is_cut(), "{limit}");
         assert_eq!(cursor.next_hit().unwrap(), None);
-        // Beyond the limit by one node, or by the search for the first rows.
+        // The memory may exceed the limit by one node, or by the search for the first rows.
         assert!(cursor.memory_bytes() < limit + 20_000, "{limit}: {}", cursor.memory_bytes());
         assert!(found.len() >= 10 && found.len() < COUNT, "{limit}: {} rows", found.len());
-        assert_eq!(found, every[..found.len()], "what comes before the limit is as without it");
+        assert_eq!(found, every[..found.len()], "rows before the limit are those of a search without a limit");
         cursor.end_at_memory(usize::MAX);
         cursor.rescan(rows.row(7), &OPTIONS).unwrap();
         assert_eq!(rest(&mut cursor).0.len(), COUNT);

@@ -1,7 +1,7 @@
 //! Several writers insert rows at the same time, and a vacuum removes some, in turns that a seed
 //! decides.
 //!
-//! `PAGEHOP_SIM_SEED=123` replays one seed; `PAGEHOP_SIM_SEEDS=100000` runs that many.
+//! `PAGEHOP_SIM_SEED=123` replays one seed. `PAGEHOP_SIM_SEEDS=100000` runs that number of seeds.
 
 mod support;
 
@@ -19,7 +19,7 @@ use support::{Noise, Rows, embeddings, no_progress, options};
 
 /// Rows of an index that has grown beyond its model.
 const GROWN: usize = 1033;
-/// Seeds without `PAGEHOP_SIM_SEEDS`.
+/// Number of seeds without `PAGEHOP_SIM_SEEDS`.
 const SEEDS: u64 = 60;
 
 fn seeds() -> std::ops::Range<u64> {
@@ -32,7 +32,7 @@ fn seeds() -> std::ops::Range<u64> {
     first.unwrap_or(0)..first.unwrap_or(0) + count
 }
 
-/// Rows, with the value of a column each if they have `values`.
+/// Rows, each with the value of a column if there are `values`.
 struct Source {
     rows: Rows,
     values: Option<ColumnRows>,
@@ -63,7 +63,7 @@ fn index_of(rows: Rows, metric: Metric, has_column: bool) -> MemPages {
     pages
 }
 
-/// The value of a row's column.
+/// The value of a row in the column.
 fn tenant(row_id: u64) -> Value {
     Value::Int((row_id % 3) as i64)
 }
@@ -80,7 +80,7 @@ fn change<T>(
 }
 
 /// Inserts a row as PostgreSQL does: prepares it without a lock, then inserts it beside others, or
-/// alone if it must be. `false` if it was interrupted.
+/// alone if it must be alone. Returns `false` if it was interrupted.
 fn insert(session: &SharedSession<'_>, row_id: u64, vector: &[f32], values: &[Value], is_known: bool) -> bool {
     let known = Index::open(session).unwrap();
     let mut prepared = known.prepare(vector, is_known);
@@ -108,7 +108,7 @@ fn insert(session: &SharedSession<'_>, row_id: u64, vector: &[f32], values: &[Va
     }
 }
 
-/// Removes rows in parts, as a vacuum of PostgreSQL does. `false` if it was interrupted.
+/// Removes rows in parts, as a vacuum of PostgreSQL does. Returns `false` if it was interrupted.
 fn remove(session: &SharedSession<'_>, dead: &BTreeSet<u64>) -> bool {
     let known = Index::open(session).unwrap();
     let mut is_dead = |row_id| dead.contains(&row_id);
@@ -133,7 +133,7 @@ fn remove(session: &SharedSession<'_>, dead: &BTreeSet<u64>) -> bool {
     done && clean_up(session, &known).is_ok()
 }
 
-/// Takes dead nodes out of the graph beside the writers, and frees their slots alone.
+/// Takes dead nodes out of the graph beside the writers, and frees their slots when it is alone.
 fn clean_up(session: &SharedSession<'_>, known: &Index<&SharedSession<'_>>) -> Result<(), Error> {
     let none = &mut no_progress();
     loop {
@@ -152,7 +152,7 @@ fn clean_up(session: &SharedSession<'_>, known: &Index<&SharedSession<'_>>) -> R
     }
 }
 
-/// What the rows of a seed are.
+/// The index and the rows of a seed.
 struct Life {
     pages: MemPages,
     rows: Rows,
@@ -171,8 +171,8 @@ impl Life {
         let (writers, each) = (2 + noise.next() as usize % 2, 4 + noise.next() as usize % 8);
         let mut rows = Rows::new(dim, embeddings(dim, built + writers * each, noise.next()));
         rows.ids = (1..=(built + writers * each) as u64).collect();
-        // Rows of different writers that are equal, and rows that are equal to those in the index.
-        // In some lives most rows are equal to the first: they hang below each other, dead or not.
+        // Some rows of different writers are equal, and some are equal to rows of the index. For
+        // some seeds, most rows are equal to the first: they hang below each other, dead or not.
         let are_most_equal = noise.next().is_multiple_of(4);
         for at in if are_most_equal { 1 } else { built }..built + writers * each {
             if are_most_equal && at % 4 > 0 || noise.next().is_multiple_of(3) {
@@ -192,7 +192,7 @@ impl Life {
     }
 
     /// Runs the writers, and a vacuum beside them if some rows are `dead`. Returns the rows that
-    /// must be there, and those that may be.
+    /// must be in the index, and the rows that may be.
     fn run(&self, host: &SharedHost<'_>, dead: &BTreeSet<u64>, known: u64) -> (BTreeSet<u64>, BTreeSet<u64>) {
         let (done, tried) = (Mutex::new(BTreeSet::new()), Mutex::new(BTreeSet::new()));
         let mut writers: Vec<Writes<'_>> = Vec::new();
@@ -227,10 +227,10 @@ impl Life {
 fn verify(pages: &MemPages, query: &[f32], must: &BTreeSet<u64>, may: &BTreeSet<u64>, seed: u64) {
     let found = row_ids(pages, query);
     assert!(found.is_superset(must), "seed {seed} lost {:?}", must - &found);
-    assert!(found.is_subset(may), "seed {seed} made up {:?}", &found - may);
+    assert!(found.is_subset(may), "seed {seed} found {:?}, which were never inserted", &found - may);
 }
 
-/// After every step of every writer the index is one that `check` accepts.
+/// After every step of every writer, `check` accepts the index.
 #[test]
 fn every_state_between_the_steps_of_several_writers_is_an_index() {
     for seed in seeds() {
@@ -240,7 +240,7 @@ fn every_state_between_the_steps_of_several_writers_is_an_index() {
         let states = Mutex::new(0);
         let after_step = |pages: &MemPages| {
             *states.lock().unwrap() += 1;
-            // Beside those that writers are about to anchor.
+            // Nodes that writers will anchor with their next step are not anchored yet.
             let found = check(pages);
             assert!(found.nodes - found.anchored <= life.writers as u64, "seed {seed}: {found:?}");
         };
@@ -254,8 +254,8 @@ fn every_state_between_the_steps_of_several_writers_is_an_index() {
     }
 }
 
-/// A writer is cancelled at one of its steps: the others go on, and later changes work on what it
-/// left.
+/// A writer is cancelled at one of its steps. The others go on, and later changes work on the pages
+/// that it left.
 #[test]
 fn a_writer_may_be_cancelled_at_any_step() {
     for seed in seeds() {
@@ -282,7 +282,7 @@ fn a_writer_may_be_cancelled_at_any_step() {
     }
 }
 
-/// A session that trains the index, and has its rows.
+/// A session that trains the index and has its rows.
 struct Trainer<'s, 'h> {
     session: &'s SharedSession<'h>,
     rows: &'s Rows,
@@ -324,8 +324,8 @@ fn train(session: &SharedSession<'_>, rows: &Rows) -> Result<bool, Error> {
     known.train_beside(&mut source, 1 << 30, &mut host, &mut no_progress())
 }
 
-/// Rows, and an index of the first 1,033 of them that has grown beyond its model. `more` follow, of
-/// which every third is equal to one that is there.
+/// Rows, and an index of the first 1,033 of them, which has grown beyond its model. `more` rows
+/// follow. Every third of them is equal to an earlier row.
 fn grown(more: usize) -> (Rows, MemPages) {
     let (dim, built, grown) = (8, 129, GROWN);
     let mut rows = Rows::new(dim, embeddings(dim, grown + more, 3));
@@ -346,8 +346,8 @@ fn grown(more: usize) -> (Rows, MemPages) {
     (rows, pages)
 }
 
-/// Writers that insert rows free pages of a graph that was replaced, and so does a third: each page
-/// once.
+/// Writers that insert rows free pages of a graph that was replaced, and so does a third session.
+/// Each page is freed once.
 #[test]
 fn writers_free_the_pages_of_a_graph_at_the_same_time() {
     let each = 10;
@@ -390,8 +390,9 @@ fn writers_free_the_pages_of_a_graph_at_the_same_time() {
     }
 }
 
-/// Two writers insert rows while a third trains the index, twice, and is cancelled once. The graph
-/// that it leaves has each row once, whatever their turns.
+/// Two writers insert rows while a third session tries twice to train the index. For every second
+/// seed, one of the sessions is cancelled at a step. The graph that the training leaves has each
+/// row once, in any order of their turns.
 #[test]
 fn writers_insert_rows_while_another_trains() {
     let (grown, each) = (GROWN, 60);
@@ -404,7 +405,7 @@ fn writers_insert_rows_while_another_trains() {
             }
         };
         let host = SharedHost::new(&pages, seed).with_after_step(&after_step);
-        // Every second seed has a step of any of them fail.
+        // For every second seed, a step of one of them fails.
         let host = if seed % 2 == 0 { host } else { host.with_failure(seed * 37 % 1200) };
         let (lost, trained) = (Mutex::new(BTreeSet::new()), AtomicU64::new(0));
         let writes = |writer: usize| {

@@ -1,5 +1,5 @@
-//! Searches by postings that read only the leaves near the query, beside a naive oracle: none of
-//! them may miss a row where few pass, and they read fewer pages than all.
+//! Searches by postings that read only the leaves near the query, compared with a naive oracle.
+//! They find every row where few pass, and they read fewer pages than all.
 
 mod support;
 
@@ -15,9 +15,9 @@ use support::{Noise, distance, embeddings, no_progress, options};
 
 const DIM: usize = 48;
 const ROWS: usize = 16_000;
-/// More columns make postings larger, so that few rows have many leaves.
+/// The number of columns. With many columns, postings are large, so that few rows have many leaves.
 const COLUMNS: usize = 7;
-/// A quarter of the rows has the first value of the first column.
+/// The number of values of the first column. A quarter of the rows has its first value.
 const VALUES: u64 = 4;
 
 struct Source {
@@ -40,8 +40,8 @@ impl VectorSource for Source {
     }
 }
 
-/// The values of a row: the first column is independent of the vectors, the second has one row in
-/// a hundred, the others are there for their size.
+/// The values of a row. The first column does not depend on the vectors. In the second, one row in
+/// a hundred has each value. The others only make postings larger.
 fn values(id: u64) -> [u64; COLUMNS] {
     let mut noise = Noise(id);
     let mut values = [0; COLUMNS];
@@ -68,7 +68,7 @@ fn equal(column: usize, value: i64) -> Filter {
     Filter::Compare(format!("column {column}"), Comparison::Equal, Value::Int(value))
 }
 
-/// The nearest of the rows that pass.
+/// The nearest rows among those that pass.
 fn nearest(vectors: &[f32], query: &[f32], k: usize, passes: impl Fn(u64) -> bool) -> Vec<u64> {
     let rows = (1..=ROWS as u64).zip(vectors.chunks(DIM)).filter(|(id, _)| passes(*id));
     let mut near: Vec<(f64, u64)> = rows.map(|(id, row)| (distance(Metric::L2, query, row), id)).collect();
@@ -102,7 +102,7 @@ fn leaves_far_from_the_query_are_left_out() {
     let (most, all) = measured(&pages, &vectors, 10, 50.0);
     assert!(most > 0.99, "{most}");
     assert!(recall > 0.95, "{recall}");
-    // The value has 56 leaves. All searches read nodes of near rows, too.
+    // The postings of the value have 56 leaves. All searches read the nodes of near rows too.
     assert!(read < 50.0 && 2.0 * read < all, "{read} of {all} pages");
 }
 
@@ -116,7 +116,7 @@ fn a_larger_slack_reads_more_leaves_and_finds_more() {
 #[test]
 fn no_row_is_missing_where_few_pass() {
     let (mut pages, vectors) = built(IdKind::Mapped);
-    // Most rows with the first value go, and their postings stay until a vacuum.
+    // Most rows with the first value are deleted, and their postings stay until a vacuum.
     let gone: BTreeSet<u64> = (1..=ROWS as u64).filter(|id| values(*id)[0] == 0 && id % 4 != 0).collect();
     let known = Index::open(pages.clone()).unwrap();
     let mut writer = pages.writer();
@@ -127,7 +127,7 @@ fn no_row_is_missing_where_few_pass() {
     let index = Index::open(&pages).unwrap();
     let mut searcher = index.searcher();
     let both = Filter::And(vec![equal(0, 1), equal(1, 3)]);
-    // Visits of dead rows count for the list, which shall not be what ends these searches.
+    // Visits of dead rows count for the list. It is long, so that they do not end these searches.
     let options = SearchOptions { search_list: 1000, ..SearchOptions::default() };
     let either = Filter::In("column 0".into(), vec![Value::Int(0), Value::Int(77)]);
     for (filter, k) in [(equal(0, 0), 10), (equal(0, 0), 200), (both, 40), (either, 60)] {
@@ -145,7 +145,7 @@ fn no_row_is_missing_where_few_pass() {
             common += result.hits.iter().filter(|hit| truth.contains(&hit.row_id)).count();
             let exact = searcher.search_filtered(query, k, None, &plan).unwrap();
             let exact = exact.hits.iter().filter(|hit| truth.contains(&hit.row_id)).count();
-            // Codes of 12 bits a dimension may exchange rows that are nearly equally far.
+            // Codes of 12 bits per dimension may exchange rows at nearly equal distances.
             assert!(exact + 1 + k / 50 >= truth.len(), "{filter:?}: {exact} of {}", truth.len());
         }
         let wanted = 20 * nearest(&vectors, &vectors[..DIM], k, passes).len();
@@ -180,8 +180,8 @@ fn a_cursor_goes_on_to_farther_leaves() {
     assert!(10 * pages_few < 3 * pages_all, "{pages_few} and {pages_all} pages");
 }
 
-/// Leaves are split between the look at the pages above them and the reading of them. No row that
-/// was there when a cursor was opened may be missing at its end.
+/// Leaves are split after a search has read the pages above them and before it reads the leaves. A
+/// row that was in the index when a cursor was opened must not be missing at the end.
 #[test]
 fn splits_during_a_search_lose_no_row() {
     let (pages, vectors) = built(IdKind::HostOwned);

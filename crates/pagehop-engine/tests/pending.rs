@@ -1,5 +1,4 @@
-//! The pending list: versions of known rows that wait there until vacuum moves them into their
-//! nodes.
+//! The pending list: versions of known rows wait there until vacuum moves them into their nodes.
 
 mod support;
 
@@ -59,8 +58,8 @@ impl Reader for &Shared {
     }
 }
 
-/// Versions of known rows go into the pending list. Inserting them changes no page of nodes. No
-/// version is returned twice or lost while vacuum moves them.
+/// Versions of known rows go into the pending list. Inserting them does not change a page of nodes.
+/// While vacuum moves them, no version is returned twice or lost.
 #[test]
 fn versions_wait_for_vacuum() {
     let dim = 24;
@@ -88,8 +87,8 @@ fn versions_wait_for_vacuum() {
         let versions = (1..=12).map(|version| 1000 * version + 3);
         std::iter::once(4).chain(versions).collect::<Vec<u64>>()
     });
-    // Of the first 40 rows all versions but the last two are dead. Some rows lose their only
-    // version, and one loses all.
+    // For the first 40 rows, all versions except the last two are dead. Some rows lose their only
+    // version, and one row loses all.
     let dead: BTreeSet<u64> = all
         .iter()
         .copied()
@@ -106,7 +105,7 @@ fn versions_wait_for_vacuum() {
     let found = check(&pages);
     assert_eq!((found.nodes, found.dead_nodes, found.anchored), (300, 0, 300));
     assert_eq!(row_ids(&pages, query), left);
-    // Nine rows have thirteen versions, of which three fit into their nodes. When most of the
+    // Nine rows have thirteen versions, and three of these fit into their nodes. When most of the
     // others are dead too, the list is empty and its page is free.
     let dead: BTreeSet<u64> = left.iter().copied().filter(|row_id| *row_id > 400 && row_id / 1000 < 11).collect();
     remove(&mut pages, &dead);
@@ -135,10 +134,10 @@ fn the_pending_list_is_bounded() {
     }
     drop(writer);
     let found = check(&pages);
-    // About 2,000 wait, two more are in each of 100 nodes, and three in each new node.
+    // About 2,000 versions wait, two more are in each of 100 nodes, and three are in each new node.
     assert!((nodes + 300..nodes + 600).contains(&found.nodes) && found.anchored == found.nodes, "{found:?}");
     assert_eq!(row_ids(&pages, rows.row(1)), all);
-    // A process's map of the list grows with the list, page after page, and is built again after a
+    // A process's map of the list grows with the list, page by page, and is built again after a
     // vacuum.
     let mut later = pages.clone();
     remove(&mut later, &(10_000..13_990).collect());
@@ -146,7 +145,7 @@ fn the_pending_list_is_bounded() {
     assert!(check(&later).anchored == check(&later).nodes);
 }
 
-/// A cursor that was opened before a vacuum returns the rows that were there then, each once.
+/// A cursor that was opened before a vacuum returns the rows of that time, each once.
 #[test]
 fn a_cursor_survives_a_vacuum_of_the_pending_list() {
     let dim = 16;
@@ -201,7 +200,7 @@ fn a_damaged_list_is_reported() {
     }
 }
 
-/// A host may let others go on after any entry of the list, however many a page has.
+/// A host may let others go on after any entry of the list, however many entries a page has.
 #[test]
 fn the_list_is_settled_in_parts() {
     const LOOKS: usize = 7;
@@ -234,7 +233,7 @@ fn the_list_is_settled_in_parts() {
         }
         parts += 1;
         if parts == 5 {
-            // Their nodes do not have them yet: they stay on the list.
+            // Their nodes do not have them yet, so they stay in the list.
             there = versions(&mut pages, 2000, 90..120);
         }
     }

@@ -102,7 +102,7 @@ fn clusters_without_edges_between_them_are_all_searched() {
     let values = (0..clusters * each * dim).map(|at| noise[at] + shift(at / dim % clusters, at % dim)).collect();
     let rows = Rows::new(dim, values);
     let index = index(&rows, Metric::L2);
-    // Halfway between two clusters, both have some of the nearest rows.
+    // Halfway between two clusters, some of the nearest rows are in each of them.
     let between: Vec<f32> = (0..dim).map(|d| (shift(2, d) + shift(5, d)) / 2.0).collect();
     let options = SearchOptions { search_list: 400, slack: f32::INFINITY, ..SearchOptions::default() };
     let (found, ..) = recall(&index, &rows, Metric::L2, &between, &options);

@@ -94,10 +94,10 @@ fn unknown_formats_and_versions_are_refused() {
     assert!(Index::open(MemPages::new()).is_err());
 }
 
-/// Damaged indexes that are tried at least, however slow the machine or its emulator is.
+/// The least number of damaged indexes that are tried, however slow the machine or its emulator is.
 const ROUNDS_MIN: u64 = 40;
 
-/// Any bytes in any page give an answer or `Corrupt`, but no panic and no endless search.
+/// Any bytes in any page give an answer or `Corrupt`, but never a panic or an endless search.
 #[test]
 fn any_bytes_give_ok_or_corrupt() {
     let seconds = std::env::var("PAGEHOP_FUZZ_SECONDS").map_or(3, |s| s.parse().expect("a number of seconds"));
@@ -127,7 +127,7 @@ fn any_bytes_give_ok_or_corrupt() {
 
 fn damage(pages: &mut MemPages, noise: &mut Noise) {
     let page = PageId((noise.next() % u64::from(pages.page_count())) as u32);
-    // The meta page is small, but most depends on it, so it is damaged more often.
+    // The meta page is small, but most code depends on it, so it is damaged more often.
     let page = if noise.next().is_multiple_of(3) { PageId(0) } else { page };
     let body = pages.body_mut(page);
     let span = if page == PageId(0) { 160 } else { body.len() as u64 };

@@ -1,4 +1,4 @@
-//! Builds that go on after the partitions that a killed one has finished, if the host keeps them.
+//! Builds that go on after the partitions that a killed build has finished, if the host keeps them.
 
 mod support;
 
@@ -29,8 +29,8 @@ fn bodies(sink: &Spilling) -> Vec<Vec<u8>> {
     (0..sink.pages.page_count()).map(|page| sink.pages.body(PageId(page)).to_vec()).collect()
 }
 
-/// Builds with what is kept; the pages, and the numbers of rows that were there already and that
-/// were refined.
+/// Builds with the kept work. Returns the pages, the number of rows that were connected already,
+/// the number of rows that were refined, and the work that is kept then.
 fn resumed(rows: &Rows, options: &BuildOptions, kept: Kept) -> (Vec<Vec<u8>>, u64, u64, Kept) {
     let mut sink = Spilling { kept: Some(kept), ..Spilling::default() };
     let (mut old, mut refined, mut last) = (0, 0, 0);
@@ -92,7 +92,7 @@ fn other_rows_options_or_memory_begin_again() {
         let (_, old, _, _) = resumed(rows, options, kept.clone());
         assert_eq!(old, 0, "another {what} was not noticed");
     }
-    // Ids are not what partitions are made of.
+    // Partitions do not depend on ids.
     let mut named = rows.clone();
     named.ids.iter_mut().for_each(|id| *id += 1);
     assert_eq!(resumed(&named, &options, kept).1, COUNT as u64);
@@ -111,7 +111,7 @@ fn damaged_work_is_refused_or_does_no_harm() {
             0 => work[at].truncate((length as f32 * draw()) as usize),
             1 => work[at][..12].fill(0xff),
             2 => work.swap(0, 1),
-            // A row that no row can be, somewhere.
+            // Writes a number that is not the number of a row, at a random place.
             _ => {
                 let word = (length as f32 * draw()) as usize / 4 * 4;
                 work[at][word.min(length - 4)..][..4].fill(0xff);
@@ -123,7 +123,7 @@ fn damaged_work_is_refused_or_does_no_harm() {
     }
 }
 
-/// A change of rows, and what the error says of it.
+/// A change of rows, and the text of the error for it.
 type Change = (fn(&mut Rows), &'static str);
 
 /// Rows that change after some scans.

@@ -1,4 +1,4 @@
-//! Rows by their id: which there are, and their vectors, also while a transaction takes them out.
+//! Rows by their ids: which ids exist, and their vectors, also while a transaction takes rows out.
 
 mod support;
 
@@ -10,7 +10,7 @@ use support::{Noise, change, embeddings, no_progress};
 
 const DIM: usize = 40;
 
-/// An index of `rows`, added in an order that splits the map everywhere.
+/// An index of `rows`, which are added in an order that splits the map in many places.
 fn filled(metric: Metric, rows: &BTreeMap<u64, Vec<f32>>) -> MemPages {
     let mut pages = MemPages::new();
     create(DIM, &CreateOptions { metric, ..CreateOptions::default() }, &mut pages).unwrap();

@@ -1,10 +1,10 @@
-//! What `docs/scale.md` says of the memory of builds is what a build asks for.
+//! The memory of builds in `docs/scale.md` is what a build needs.
 
 use std::path::Path;
 
 use pagehop_engine::{build_memory_bytes, build_memory_bytes_min};
 
-/// Threads of the document's table.
+/// Threads in the table of the document.
 const THREADS: usize = 8;
 
 #[test]

@@ -13,7 +13,7 @@ const DIM: usize = 48;
 const ROWS: usize = 3000;
 const QUERIES: usize = 70;
 
-/// Pages that note what each reader finishes, in the order in which readers are made.
+/// Pages that record what each reader finishes, in the order in which the readers are made.
 struct Noted {
     pages: MemPages,
     readers: Mutex<Vec<Vec<u32>>>,
@@ -67,7 +67,8 @@ impl Reader for NotedReader<'_> {
     }
 }
 
-/// What the readers of a scan on `threads` threads finish, of a call that makes one reader before.
+/// The pages that the readers of a scan on `threads` threads finish during `call`, which makes one
+/// reader before them.
 fn scanned(index: &Index<Noted>, threads: usize, call: impl FnOnce()) -> Vec<u32> {
     index.pages().readers.lock().unwrap().clear();
     call();
@@ -102,7 +103,7 @@ fn a_calibration_and_an_audit_read_the_index_once_for_all_samples() {
     assert!(all.len() > 5 * 16 && all.len() as u32 <= index.pages().page_count(), "{} pages", all.len());
 }
 
-/// The search for samples comes first, and each of its reads may be one of a cold disk.
+/// The search for samples comes first, and each of its reads may come from a cold disk.
 #[test]
 fn a_calibration_can_be_stopped_in_every_part_of_it() {
     let rows = Rows::new(DIM, embeddings(DIM, ROWS, 1));
@@ -117,7 +118,8 @@ fn a_calibration_can_be_stopped_in_every_part_of_it() {
     index.calibrate(None, 1, &mut note).unwrap();
     println!("{} calls of the progress callback", calls.len());
     assert!(calls.iter().any(|(phase, _)| *phase == "search"));
-    // A search of the longest list visits each of the 3,000 rows, and 16 come between two calls.
+    // A search with the longest list visits each of the 3,000 rows, and 16 searches run between two
+    // calls.
     let mut before = 0;
     for (at, (phase, read)) in calls.iter().enumerate() {
         let most = if *phase == "scan" { 128 } else { 16 * 2 * ROWS };

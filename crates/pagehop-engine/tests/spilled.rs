@@ -1,4 +1,4 @@
-//! Builds of more rows than memory has room for, beside builds in memory.
+//! Builds of more rows than memory has room for, compared with builds in memory.
 
 mod support;
 
@@ -15,11 +15,11 @@ use support::{Noise, Rows, built, embeddings, no_progress, options, recall};
 
 const DIM: usize = 96;
 
-/// Rows that are put aside with the least memory for two threads, also by a build with one thread.
+/// Rows that do not fit into the least memory for two threads, also in a build with one thread.
 const COUNT: usize = 14_000;
 
-/// Rows of most builds. An emulator takes thirty times as long and gets fewer rows, which two
-/// threads put aside, too, as the tests assert.
+/// Rows of most builds. An emulator takes thirty times as long and gets fewer rows. These do not
+/// fit into the memory of two threads either, as the tests assert.
 fn count() -> usize {
     if std::env::var_os("PAGEHOP_TEST_EMULATOR").is_some() { 9_000 } else { COUNT }
 }
@@ -34,21 +34,21 @@ fn spill(source: &mut dyn VectorSource, options: &BuildOptions) -> Result<(MemPa
     Ok((std::mem::take(&mut sink.pages), sink))
 }
 
-/// The least memory with which the rows are built, as the error names it.
+/// The least memory with which the rows can be built, as the error names it.
 fn least(source: &mut dyn VectorSource, options: &BuildOptions) -> u64 {
     let little = BuildOptions { memory_bytes: 1 << 16, ..options.clone() };
     let Err(Error::Memory { needed_bytes, .. }) = spill(source, &little) else { panic!("64 KiB are enough") };
     needed_bytes.next_multiple_of(1 << 20)
 }
 
-/// Options with which the rows do not fit in memory.
+/// Options with which the rows do not fit into memory.
 fn small(source: &mut dyn VectorSource, options: &BuildOptions) -> BuildOptions {
     BuildOptions { memory_bytes: least(source, options), ..options.clone() }
 }
 
 fn spilled(rows: &Rows, options: &BuildOptions) -> MemPages {
     let (pages, sink) = spill(&mut rows.clone(), &small(&mut rows.clone(), options)).unwrap();
-    assert!(sink.usage.written.get() > rows.values.len() as u64, "codes were not put aside");
+    assert!(sink.usage.written.get() > rows.values.len() as u64, "codes were not written to scratch files");
     assert_eq!(sink.usage.files.get(), 0, "scratch files are left");
     pages
 }
@@ -143,7 +143,7 @@ fn a_disk_that_is_full_or_too_small_is_an_error() {
     let needed = space_needed(&mut rows.clone(), &options, &mut sink);
     let mut sink = Spilling { free: Some(needed), ..Spilling::default() };
     build(&mut rows.clone(), &options, &mut sink, &mut no_progress()).unwrap();
-    // An index that is built in memory takes space, too.
+    // An index that is built in memory needs disk space too.
     let options = self::options(Metric::L2);
     for (free, is_enough) in [(sink.pages.page_count() / 2, false), (sink.pages.page_count() * 2, true)] {
         let mut sink = Spilling { free: Some(u64::from(free) * PAGE_BYTES as u64), ..Spilling::default() };
@@ -153,7 +153,8 @@ fn a_disk_that_is_full_or_too_small_is_an_error() {
     }
 }
 
-/// Pieces that are written at once are read at once, and may lie anywhere on a disk.
+/// A piece is written and read at once, and pieces may be anywhere on a disk, so they must be
+/// large.
 #[test]
 fn rows_are_spread_in_large_pieces() {
     let rows = rows();
@@ -176,7 +177,7 @@ fn rows_are_spread_in_large_pieces() {
     assert!(bytes > 2 * rows.values.len() as u64 && bytes / pieces > 40 << 10, "{bytes} bytes in {pieces} pieces");
 }
 
-/// Bytes of disk space that a build asks for which is refused.
+/// The disk space that a build needs, in bytes. The build is refused because it has less.
 fn space_needed(source: &mut dyn VectorSource, options: &BuildOptions, sink: &mut Spilling) -> u64 {
     let result = build(source, options, sink, &mut no_progress());
     let Err(Error::Full { what, source: Some(_) }) = result else { panic!("{result:?}") };
@@ -186,7 +187,8 @@ fn space_needed(source: &mut dyn VectorSource, options: &BuildOptions, sink: &mu
     needed.split(' ').next().unwrap().parse::<u64>().unwrap() << 20
 }
 
-/// What is asked for is a little more than files, kept work and pages take at any time.
+/// The space that a build asks for is a little more than what files, kept work and pages take at
+/// any time.
 #[test]
 fn the_disk_space_that_a_build_asks_for_is_what_it_takes() {
     let rows = rows();
@@ -218,7 +220,7 @@ fn the_disk_space_that_a_build_asks_for_is_what_it_takes() {
     }
 }
 
-/// Kept vectors take whole pages: of 1,024 floats as many as of 2,032.
+/// Kept vectors take whole pages: a vector of 1,024 floats takes as many as one of 2,032.
 #[test]
 fn the_disk_space_asked_for_has_the_whole_pages_of_kept_vectors() {
     for (dim, vectors) in [(768, Vectors::Float32), (1024, Vectors::Float32), (1024, Vectors::Float16)] {
@@ -234,7 +236,8 @@ fn the_disk_space_asked_for_has_the_whole_pages_of_kept_vectors() {
     }
 }
 
-/// Pages may be where scratch files are not, and a killed build's work is there already.
+/// Pages may be on another disk than scratch files, and the work of a killed build takes its space
+/// already.
 #[test]
 fn space_of_pages_and_of_kept_work_is_counted_once() {
     let rows = rows();
@@ -254,7 +257,7 @@ fn space_of_pages_and_of_kept_work_is_counted_once() {
     build(&mut rows.clone(), &options, &mut again, &mut no_progress()).unwrap();
 }
 
-/// A source that knows its rows is not read for a build that has no room for them.
+/// If a source knows its number of rows, a build that has no room for them does not read it.
 #[test]
 fn what_has_no_room_is_refused_before_it_is_read() {
     struct Unread;
@@ -294,7 +297,8 @@ fn memory_that_is_named_as_the_least_will_do() {
 #[test]
 fn equal_rows_at_any_distance_are_found_and_hang_together() {
     let mut values = embeddings(DIM, count(), 3);
-    // A third is one row, pairs lie half of all rows apart, and some rows are zero.
+    // A third of the rows is one row, the rows of a pair are half of all rows apart, and some rows
+    // are zero.
     for row in 0..count() {
         let from = match row {
             _ if row % 3 == 0 => 0,
@@ -334,7 +338,8 @@ fn rows_that_differ_in_one_component_are_separated() {
     assert_eq!(index.check(&mut no_progress()).unwrap().reachable, count() as u64);
 }
 
-/// Under the inner product rows are separated by direction, and these have the same.
+/// Under the inner product rows are separated by direction, and all of these have the same
+/// direction.
 #[test]
 fn rows_that_no_center_separates_are_refused_with_the_memory_that_will_do() {
     let one = embeddings(DIM, 1, 9);
@@ -398,7 +403,7 @@ fn columns_and_kept_vectors_are_those_of_their_rows() {
         let options = BuildOptions { vectors, ..options(Metric::L2) };
         let options = small(&mut source, &options);
         let (pages, sink) = spill(&mut source, &options).unwrap();
-        assert!(sink.usage.written.get() > 0, "codes were not put aside");
+        assert!(sink.usage.written.get() > 0, "codes were not written to scratch files");
         let index = Index::open(pages).unwrap();
         index.check(&mut no_progress()).unwrap();
         if vectors == Vectors::Float32 {

@@ -1,4 +1,4 @@
-//! Columns of tags, beside a naive oracle; the structure is valid after every change.
+//! Columns of tags, compared with a naive oracle. The structure is valid after every change.
 
 mod support;
 
@@ -13,7 +13,7 @@ use pagehop_sim::{MemPages, MemWriter};
 use support::{Noise, distance, embeddings, no_progress, options};
 
 const DIM: usize = 48;
-/// Tags that occur; the first in a third of the rows, the last in few.
+/// The number of different tags. The first is in a third of the rows, the last in few.
 const TAGS: usize = 200;
 
 /// A row: its vector, and its values of `labels`, `topic` and `words`.
@@ -158,7 +158,7 @@ fn not(filter: Filter) -> Filter {
     Filter::Not(Box::new(filter))
 }
 
-/// Whether a row passes a filter, for the filters of these tests.
+/// Whether a row passes a filter. Only the filters of these tests are supported.
 fn passes(filter: &Filter, row: &[Value; 3]) -> Option<bool> {
     let value = |name: &str| &row[columns().iter().position(|column| column.name == name).unwrap()];
     let set = |name: &str| if let Value::Tags(tags) = value(name) { Some(tags) } else { None };
@@ -206,8 +206,8 @@ fn filters() -> Vec<Filter> {
     ]
 }
 
-/// Exact searches find what a look at all rows finds, and searches with default options nearly so.
-/// No row is missing, and none is wrong. Returns the share that searches with options found.
+/// Exact searches find what brute force finds, and searches with default options nearly so. No row
+/// is missing, and no row is wrong. Returns the share that searches with options found.
 fn compare_with_oracle(pages: &MemPages, rows: &BTreeMap<u64, Row>) -> f64 {
     let index = Index::open(pages).unwrap();
     let mut searcher = index.searcher();
@@ -228,7 +228,7 @@ fn compare_with_oracle(pages: &MemPages, rows: &BTreeMap<u64, Row>) -> f64 {
                     let result = searcher.search_filtered(query, k, options.as_ref(), &plan).unwrap();
                     assert_eq!(result.hits.len(), near.len(), "{filter:?}, {options:?}");
                     let far = near.last().copied().unwrap_or(0.0);
-                    // Codes of 12 bits a dimension may exchange rows that are nearly equally far.
+                    // Codes of 12 bits per dimension may exchange rows at nearly equal distances.
                     let right = result.hits.iter().filter(|hit| f64::from(hit.distance) <= far * 1.001).count();
                     assert!(options.is_some() || right == near.len(), "{filter:?}: {right} of {}", near.len());
                     let is_default = usize::from(options.is_some());
@@ -243,7 +243,7 @@ fn compare_with_oracle(pages: &MemPages, rows: &BTreeMap<u64, Row>) -> f64 {
     found as f64 / wanted.max(1) as f64
 }
 
-/// The ids of the rows of a result, which are checked to be different.
+/// The ids of the rows of a result. Fails if one comes twice.
 fn row_ids(index: &Index<&MemPages>, result: &pagehop_engine::SearchResult, rows: &BTreeMap<u64, Row>) -> Vec<u64> {
     let mut ids: Vec<u64> = result.hits.iter().map(|hit| hit.row_id).collect();
     if rows.keys().next().is_some() && !ids.iter().all(|id| rows.contains_key(id)) {
@@ -253,7 +253,7 @@ fn row_ids(index: &Index<&MemPages>, result: &pagehop_engine::SearchResult, rows
     let mut sorted = ids.clone();
     sorted.sort_unstable();
     sorted.dedup();
-    assert_eq!(sorted.len(), ids.len(), "a row twice");
+    assert_eq!(sorted.len(), ids.len(), "a row came twice");
     ids
 }
 
@@ -317,7 +317,7 @@ fn keeps_tags(kind: Kind) {
     }
     add(kind, &mut pages, &changed);
     compare_with_oracle(&pages, &rows);
-    // Only the tags of one column, and only the other column, of some rows.
+    // The tags of one column of some rows, and then only the other column.
     for at in [2, 1] {
         let ids: Vec<u64> = rows.keys().copied().step_by(3 + at).collect();
         let mut some = ColumnRows::new(vec![columns()[at].clone()]).unwrap();
@@ -353,7 +353,7 @@ fn keeps_tags(kind: Kind) {
     let found = compare_with_oracle(&pages, &rows);
     assert!(found > 0.97, "{kind:?}: {found}");
     check_payloads(kind, &pages, &rows);
-    // Written again.
+    // The index is written again.
     let mut written = MemPages::new();
     let index = Index::open(&pages).unwrap();
     index.rebuild(u64::MAX, 1, &mut written as &mut dyn PageSink, &mut no_progress()).unwrap();
@@ -362,7 +362,7 @@ fn keeps_tags(kind: Kind) {
     check_payloads(kind, &written, &rows);
 }
 
-/// A look at the tags of a row costs a page, so it must not be taken where it says nothing.
+/// Reading the tags of a row costs a page, so they must not be read where they decide nothing.
 #[test]
 fn tags_are_read_only_where_they_decide() {
     let rows = rows(4000, 7);
@@ -379,7 +379,7 @@ fn tags_are_read_only_where_they_decide() {
         }
         (plan.reads_postings(10), all)
     };
-    // The rows of a posting list have the tag: nodes and leaves are read, and nothing else.
+    // The rows of a posting list have the tag, so nothing is read besides nodes and leaves.
     let rare = any("labels", &["tag 150"]);
     let (by_postings, rare) = stats(&rare);
     assert!(by_postings && rare.pages_read <= rare.hops + 20 * 4, "{rare:?}");
@@ -407,7 +407,7 @@ fn tags_that_cannot_be_are_refused() {
     let mut texts = ColumnRows::new(columns()).unwrap();
     let wrong = texts.push(&[Value::Text("a".into()), Value::Null, Value::Null]).unwrap_err().to_string();
     assert!(wrong.contains("'a' is no value of kind tags"), "{wrong}");
-    // As many as there may be, of both columns, come in two updates.
+    // The greatest number of tags in both columns comes in two updates.
     let of = |name: &str, count| {
         let mut rows = ColumnRows::new(vec![column(name, ColumnKind::Tags)]).unwrap();
         rows.push(&[Value::Tags(many(count))]).unwrap();
@@ -429,8 +429,8 @@ fn tags_that_cannot_be_are_refused() {
     assert!(refused(&all("labels", &[""])).contains("a tag is empty"));
 }
 
-/// Words of large sets say "perhaps" of nearly every tag. Walks that keep such rows until their end
-/// find too few, and others take a look on their way.
+/// The words of large sets say "perhaps" for nearly every tag. Walks that keep all such rows until
+/// their end find too few, so walks also read tags on their way.
 #[test]
 fn rows_with_many_tags_are_found() {
     let mut rows = rows(1500, 13);

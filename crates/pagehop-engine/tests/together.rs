@@ -14,10 +14,10 @@ use support::{Rows, embeddings, no_progress, options};
 const DIM: usize = 24;
 const QUERIES: usize = 60;
 
-/// Pages that arrive some looks after they were asked for, in another order.
+/// Pages that arrive after some calls of `is_ready`, in another order than they were started.
 struct SlowPages {
     pages: MemPages,
-    /// The page that cannot be read, if it exists.
+    /// The page that cannot be read, if there is one.
     broken: AtomicU32,
     at_once: usize,
 }
@@ -25,7 +25,7 @@ struct SlowPages {
 struct SlowReader<'p> {
     pages: &'p SlowPages,
     inner: <MemPages as Pages>::Reader<'p>,
-    /// Looks until each page that was asked for arrives.
+    /// The number of calls of `is_ready` until each started page arrives.
     coming: RefCell<HashMap<PageId, u32>>,
     asked: Cell<u32>,
 }
@@ -51,7 +51,7 @@ impl Reader for SlowReader<'_> {
 
     fn start(&self, page: PageId, bytes: Range<usize>) {
         self.inner.start(page, bytes);
-        // Every page takes another time, and one in eight is not read ahead.
+        // Each page takes another time, and one in eight is not read ahead.
         let asked = self.asked.replace(self.asked.get() + 1);
         if asked % 8 != 7 {
             self.coming.borrow_mut().entry(page).or_insert(asked * 7919 % 23);

@@ -1,5 +1,5 @@
-//! Nanoseconds per call of every kernel on every instruction set of this CPU. Inputs are in the
-//! first-level cache. Each answer is compared with the portable one before it is timed.
+//! Nanoseconds per call of every kernel, on every instruction set of this CPU. The inputs are in
+//! the first-level cache. Each answer is compared with the portable one before it is timed.
 //!
 //! `cargo bench -p pagehop-kernels --bench kernels [-- FILTER]` times the kernels whose names
 //! contain FILTER.
@@ -46,13 +46,14 @@ struct Bench {
 }
 
 impl Bench {
-    /// Times `call` on every instruction set, after `same` accepted its answer and the portable one
-    /// as equal.
+    /// Times `call` on every instruction set, after `same` found its answer equal to the portable
+    /// one.
     fn each<T>(&self, name: &str, call: impl Fn(Kernels) -> T, same: impl Fn(&T, &T) -> bool) {
         self.each_rated(name, call, same, |_| String::new());
     }
 
-    /// Like `each`, with a last column that `rate` makes from the nanoseconds.
+    /// Like `each`, with one more column: `rate` makes it from the nanoseconds of the fastest
+    /// batch.
     fn each_rated<T>(
         &self,
         name: &str,
@@ -206,8 +207,8 @@ impl Bench {
         let node = &page[..4096];
         let prefetch = |_: Kernels| pagehop_kernels::prefetch(black_box(node));
         self.each("prefetch_4096", prefetch, |_, _| true);
-        // The cost of a call: vectors of one dimension. The first line goes through the free
-        // function, on the active instruction set.
+        // The cost of a call, with vectors of one dimension. The first line calls the free
+        // function, which uses the active instruction set.
         let one: &[f32] = &[1.0];
         self.each("call_of_active", |_| pagehop_kernels::dot_f32(black_box(one), black_box(one)), near);
         self.each("call_of_named", |k| k.dot_f32(black_box(one), black_box(one)), near);

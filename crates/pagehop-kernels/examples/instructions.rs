@@ -1,6 +1,7 @@
 //! Runs one kernel a number of times, for a program that counts instructions, such as valgrind, or
-//! qemu for another CPU: `instructions KERNEL TIMES`. Two numbers of times give the instructions of
-//! a call: `docs/decisions/0020-neon.md` has the commands. `PAGEHOP_ISA` chooses the instructions.
+//! qemu for another CPU: `instructions KERNEL TIMES`. The difference between two runs with other
+//! TIMES gives the instructions of a call; `docs/decisions/0020-neon.md` has the commands.
+//! `PAGEHOP_ISA` chooses the instruction set.
 
 use std::hint::black_box;
 

@@ -10,18 +10,18 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// An instruction set that the kernels are written for. The order is from narrow to wide registers.
+/// An instruction set that the kernels are written for, ordered from narrow to wide registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
-    /// Plain Rust for whatever the crate was compiled for.
+    /// Plain Rust, for the instruction set that the crate was compiled for.
     Portable,
-    /// NEON with the CRC instructions: ARM CPUs of 64 bits since ARMv8.1. Kernels that the compiler
-    /// makes as good from plain Rust are those of [`Isa::Portable`].
+    /// NEON with the CRC instructions: ARM CPUs of 64 bits since ARMv8.1. Where the compiler makes
+    /// an equally good kernel from plain Rust, it is that of [`Isa::Portable`].
     Neon,
     /// AVX2 with FMA, F16C, POPCNT and SSE4.2: x86-64-v3, any x86 server since 2013.
     Avx2,
-    /// AVX-512 F, BW and VL, which Intel's servers had before Ice Lake. Only edge scoring uses it;
-    /// all other kernels are those of [`Isa::Avx2`].
+    /// AVX-512 F, BW and VL, which Intel's servers had before Ice Lake. Only edge scoring uses it.
+    /// All other kernels are those of [`Isa::Avx2`].
     Avx512Bw,
     /// AVX-512 F, BW, DQ, VL, VNNI and VPOPCNTDQ: Intel since Ice Lake, AMD since Zen 4.
     Avx512,
@@ -36,7 +36,7 @@ impl Isa {
         Self::ALL.into_iter().filter(|&isa| detect(isa))
     }
 
-    /// The instruction set's name as `PAGEHOP_ISA` and benchmarks spell it.
+    /// The name of the instruction set in `PAGEHOP_ISA` and in benchmarks.
     pub fn name(self) -> &'static str {
         match self {
             Self::Portable => "portable",
@@ -94,7 +94,7 @@ impl Avx512Bw {
         Avx2(())
     }
 
-    /// This token, where `on_tier` is told to use it.
+    /// This token. `on_tier` calls it for kernels that have a version of their own for this set.
     pub(crate) fn avx512bw(self) -> Self {
         self
     }
@@ -119,8 +119,8 @@ const UNDECIDED: u8 = u8::MAX;
 
 impl Kernels {
     /// The kernels that the free functions use: the widest instruction set of this CPU, or the one
-    /// that the environment variable `PAGEHOP_ISA` names (`portable`, `neon`, `avx2`,
-    /// `avx512bw` or `avx512`).
+    /// that the environment variable `PAGEHOP_ISA` names (`portable`, `neon`, `avx2`, `avx512bw` or
+    /// `avx512`).
     ///
     /// The variable is read once per process. An unknown name, or a set that this CPU lacks, is
     /// ignored.
@@ -212,8 +212,8 @@ fn detect(isa: Isa) -> bool {
     isa == Isa::Portable
 }
 
-/// Whether this is an x86-64 CPU without the instructions of x86-64-v2. The kernels run on it;
-/// what a program loads beside them may not.
+/// Whether this is an x86-64 CPU without the instructions of x86-64-v2. The kernels run on it, but
+/// other libraries of the program may not.
 pub fn is_before_x86_64_v2() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -226,8 +226,8 @@ pub fn is_before_x86_64_v2() -> bool {
 
 /// Calls `$kernel` of the instruction set of `$kernels`: a function of the caller's `portable`
 /// module, or a method that [`on_token`] added to a token. `Isa::Avx512Bw` uses the kernel of
-/// `Isa::Avx2`, or its own if `avx512bw` is the next argument. `Isa::Neon` uses plain Rust, or its
-/// own if `neon` is the last one.
+/// `Isa::Avx2`, or its own if the next argument is `avx512bw`. `Isa::Neon` uses plain Rust, or its
+/// own kernel if the last argument is `neon`.
 macro_rules! on_tier {
     ($kernels:expr, $kernel:ident($($arg:expr),*)) => {
         $crate::dispatch::on_tier!($kernels, $kernel($($arg),*), avx2, portable)
@@ -250,7 +250,7 @@ macro_rules! on_tier {
 }
 pub(crate) use on_tier;
 
-/// The kernel of [`Isa::Neon`]: its own, or plain Rust.
+/// The kernel of [`Isa::Neon`]: its own, or that in plain Rust.
 #[cfg(target_arch = "aarch64")]
 macro_rules! on_neon {
     (portable, $token:ident, $kernel:ident($($arg:expr),*)) => { portable::$kernel($($arg),*) };

@@ -9,8 +9,8 @@
 //!
 //! Integer kernels return the same bits on every instruction set. A floating-point sum depends on
 //! the order of its additions, so two instruction sets agree within `n * EPSILON` times the sum of
-//! the magnitudes of the `n` terms. On every instruction set a NaN or an infinity in the input
-//! reaches the answer, and denormals are not flushed to zero.
+//! the magnitudes of the `n` terms. On every instruction set a NaN or an infinity in the input of a
+//! sum reaches its answer, and denormals are not flushed to zero.
 
 mod block;
 mod codes;

@@ -1,10 +1,11 @@
-//! Counts of simulated lives and of real kills, as `docs/durability.md` prints them. The command
-//! that counted them writes them there; none is typed.
+//! Counts of simulated lives and of killed processes, as `docs/durability.md` prints them. The
+//! command that counted them writes them into the document. They are never typed by hand.
 
 use std::path::Path;
 use std::{fs, io};
 
-/// Replaces the paragraph after the marker `<!-- counted: what -->` of a document by `text`.
+/// Replaces the paragraph after the marker `<!-- counted: what -->` of a document by `text`, in
+/// lines of at most 100 columns.
 ///
 /// # Errors
 ///
@@ -20,7 +21,7 @@ pub fn put(document: &Path, what: &str, text: &str) -> io::Result<()> {
     fs::write(document, format!("{before}{marker}{}{rest}", wrapped(text)))
 }
 
-/// Lines of at most 100 columns.
+/// `text` in lines of at most 100 columns.
 fn wrapped(text: &str) -> String {
     let (mut lines, mut line) = (Vec::new(), String::new());
     for word in text.split_whitespace() {
@@ -36,7 +37,7 @@ fn wrapped(text: &str) -> String {
     lines.join("\n")
 }
 
-/// A number with commas.
+/// `number` in decimal, with commas between groups of three digits.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

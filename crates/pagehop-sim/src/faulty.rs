@@ -1,10 +1,9 @@
-//! Pages with faults, which a search must survive.
+//! Pages with faults, with which searches must return correct answers or errors.
 //!
-//! Prefetches go through a queue whose length the seed chooses. A started page completes at some
-//! later call, in any order, or was dropped; `finish` waits for the page in either case. None of
-//! this may change an answer. Damage is done once, when the pages are taken over, so every search
-//! sees the same damaged pages. The number of the failing read counts the reads of all searches
-//! together.
+//! Prefetches go through a queue whose length the seed chooses. A prefetch completes at some later
+//! call, in any order, or is dropped; `finish` waits for the page in either case. None of this may
+//! change an answer. Pages are damaged once, when [`FaultyPages`] is made, so every search sees the
+//! same damaged pages. The number of the failing read counts the reads of all searches together.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -15,14 +14,14 @@ use pagehop_engine::{BODY_BYTES, Error, PageId};
 
 use crate::{MemPages, MemReader, Rng};
 
-/// The faults. `Default` is none, except that prefetches complete in random order.
+/// The faults. The default has none, except that prefetches are dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     /// Seed of all random choices.
     pub seed: u64,
     /// Number of the read that fails, counted from 1 over all readers. Later reads succeed.
     pub fail_read: Option<u64>,
-    /// One page in this many is damaged; 0 for none.
+    /// One page in this number is damaged; 0 for none.
     pub damage_one_in: usize,
     /// Largest number of prefetches in flight; further ones are dropped.
     pub in_flight_max: usize,
@@ -96,7 +95,7 @@ pub struct FaultyPages {
 }
 
 impl FaultyPages {
-    /// Takes `pages` and does the damage in `faults`.
+    /// Takes `pages` and damages those that `faults` chooses.
     pub fn new(pages: MemPages, faults: Faults) -> Self {
         let mut faulty =
             Self { pages, faults, damaged: Vec::new(), counters: Counters::default(), readers: AtomicU64::new(0) };
@@ -163,7 +162,8 @@ impl FaultyPages {
     }
 }
 
-/// Damages `body`. `rng` chooses the place; `other` is the body that [`Damage::Swapped`] copies.
+/// Damages `body` at a place that `rng` chooses. `other` is the body that [`Damage::Swapped`]
+/// copies.
 pub fn damage(body: &mut [u8], kind: Damage, other: Option<&[u8]>, rng: &mut Rng) {
     let at = rng.below(body.len());
     match kind {
@@ -208,7 +208,7 @@ impl Pages for FaultyPages {
     }
 }
 
-/// The view that one search has of [`FaultyPages`].
+/// The reader of one search of [`FaultyPages`].
 pub struct FaultyReader<'p> {
     host: &'p FaultyPages,
     inner: MemReader<'p>,

@@ -1,15 +1,15 @@
 //! Pages and disks for tests: in memory, with and without faults.
 //!
-//! [`MemPages`] is the obvious implementation of the page contract. [`FaultyPages`] wraps it and
-//! adds faults: reads fail, bytes change, and prefetches complete late and out of order. A seed
-//! determines all of it, so a failure can be replayed.
+//! [`MemPages`] is the simple implementation of the page contract. [`FaultyPages`] adds faults to
+//! it: reads fail, bytes change, and prefetches complete late and out of order. A seed determines
+//! all of it, so a failure can be replayed.
 //!
 //! Integration tests of the engine (`tests/`) can use these pages. Unit tests in the engine's `src`
-//! cannot: there the engine under test is compiled as another crate than the one that this crate
-//! depends on, so its traits differ.
+//! cannot: for them the engine is compiled as another crate than the one that this crate depends
+//! on, so its traits differ.
 //!
-//! [`SharedHost`] lets several writers change one index at the same time, in turns that a seed
-//! decides.
+//! With [`SharedHost`], several writers change one index at the same time. A seed decides whose
+//! turn it is.
 //!
 //! With the feature `store`, `SimDisk` is a disk for the store that loses power and refuses calls,
 //! and `workload` runs random operations of the store on it, one seed at a time.

@@ -35,7 +35,7 @@ impl MemPages {
         self.get(page).unwrap_or_else(|| panic!("page {} was not written", page.0))
     }
 
-    /// The body of `page`, for tests that damage it.
+    /// The body of `page`, which a test can damage.
     ///
     /// # Panics
     ///
@@ -105,7 +105,7 @@ impl Pages for MemPages {
     }
 }
 
-/// The view that one search or one writer has of [`MemPages`].
+/// The reader of one search or one writer of [`MemPages`].
 pub struct MemReader<'p> {
     pages: &'p MemPages,
     /// One bit per page: whether it was accessed before.
@@ -162,7 +162,7 @@ impl Reader for MemReader<'_> {
     }
 }
 
-/// Called after every step, with the pages as they are then.
+/// A function that is called after every step, with the pages as they are then.
 pub type AfterStep<'p> = Box<dyn FnMut(&MemPages) + 'p>;
 
 /// One transaction on [`MemPages`]. If it is dropped without a commit, its steps stay in the pages,

@@ -52,7 +52,7 @@ mod tests {
         })
         .take(3)
         .collect();
-        // The reference implementation of SplitMix64, seed 1234567.
+        // From the reference implementation of SplitMix64, with the seed 1234567.
         assert_eq!(first, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
     }
 

@@ -1,12 +1,13 @@
-//! Writers that change one index at the same time, as sessions of a server do: each on a thread of
-//! its own, and a seed decides whose turn it is.
+//! Writers that change one index at the same time, as sessions of a server do. Each runs on its own
+//! thread, and a seed decides whose turn it is.
 //!
-//! One thread runs at a time. It passes the turn on before each step, at the borders of its
-//! sections, when it waits for a lock, and before some of its reads. So a seed repeats a schedule,
-//! and every state of the pages is one that a crash could leave.
+//! One thread runs at a time. It passes the turn on before each step, at the beginning and the end
+//! of its sections, when it waits for a lock, and before some of its reads. So a seed always gives
+//! the same schedule, and every state of the pages is one that a crash could leave.
 //!
-//! As in PostgreSQL, a writer holds the lock of the index for one [`SharedHost::insert`] or
-//! [`SharedHost::alone`]: many hold it to insert rows, or one to do anything else.
+//! As in PostgreSQL, a writer holds the lock of the index during one [`SharedSession::insert`] or
+//! [`SharedSession::alone`]: several writers may hold it to insert rows, or one to do anything
+//! else.
 
 use std::cell::Cell;
 use std::ops::{Deref, Range};
@@ -17,7 +18,7 @@ use pagehop_engine::{BODY_BYTES, Error, PageId};
 
 use crate::{MemPages, Rng};
 
-/// A read passes the turn on once in this number.
+/// One read in this number passes the turn on.
 const READS_PER_TURN: usize = 8;
 
 /// What a thread waits for.
@@ -36,14 +37,15 @@ struct Inner {
     /// The thread whose turn it is.
     turn: usize,
     threads: Vec<Waits>,
-    /// When the statement of each thread began, by the steps that there were then.
+    /// The number of steps at which the statement of each thread began; `None` between statements.
     began: Vec<Option<u64>>,
     section: Option<usize>,
-    /// Writers that have the lock to insert rows, and whether one has it alone.
+    /// The number of writers that hold the lock to insert rows, and whether one writer holds it
+    /// alone.
     inserting: usize,
     is_alone: bool,
     steps: u64,
-    /// The step that fails, as if its transaction was cancelled.
+    /// The number of the step that fails, as if its transaction was cancelled.
     fails: Option<u64>,
 }
 
@@ -70,7 +72,7 @@ impl Inner {
     }
 }
 
-/// Called after every step, with the pages as they are then.
+/// A function that is called after every step, with the pages as they are then.
 pub type AfterSharedStep<'a> = &'a (dyn Fn(&MemPages) + Sync);
 
 /// The pages of an index that several writers change.
@@ -80,11 +82,11 @@ pub struct SharedHost<'a> {
     after_step: Option<AfterSharedStep<'a>>,
 }
 
-/// What one of the writers does.
+/// The work of one writer.
 pub type Writes<'w> = Box<dyn FnOnce(&SharedSession<'_>) + Send + 'w>;
 
 impl<'a> SharedHost<'a> {
-    /// The pages of `pages`, whose writers take the turns of `seed`.
+    /// A host with a copy of `pages`. Its writers take turns as `seed` decides.
     pub fn new(pages: &MemPages, seed: u64) -> Self {
         let bodies = (0..pages.page_count()).map(|page| Arc::from(pages.body(PageId(page)))).collect();
         let inner = Inner {
@@ -107,7 +109,7 @@ impl<'a> SharedHost<'a> {
         Self { after_step: Some(after_step), ..self }
     }
 
-    /// Lets one step fail, counted from 0 over all writers.
+    /// Makes one step fail. Steps are counted from 0 over all writers.
     pub fn with_failure(self, step: u64) -> Self {
         self.lock().fails = Some(step);
         self
@@ -139,13 +141,13 @@ impl<'a> SharedHost<'a> {
         copy(&self.lock())
     }
 
-    /// Steps that were made so far.
+    /// The number of steps that were made so far.
     pub fn steps(&self) -> u64 {
         self.lock().steps
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A thread that panicked ends the test. The others end as they would.
+        // A thread that panicked fails the test. The other threads must still end.
         self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -158,7 +160,7 @@ impl<'a> SharedHost<'a> {
         inner.threads[thread] = Waits::ForTurn;
     }
 
-    /// Passes the turn on, and waits for the next and for what it `waits` for.
+    /// Passes the turn on. Returns when the thread has the turn again and what it `waits` for.
     fn pause(&self, thread: usize, waits: Waits) {
         let mut inner = self.lock();
         inner.threads[thread] = waits;
@@ -175,7 +177,7 @@ fn copy(inner: &Inner) -> MemPages {
     pages
 }
 
-/// Passes the turn on when a writer has ended, also by a panic.
+/// Passes the turn on when a writer ends, also when it panics.
 struct Ends<'h, 'a> {
     host: &'h SharedHost<'a>,
     thread: usize,
@@ -188,7 +190,8 @@ impl Drop for Ends<'_, '_> {
         if !std::thread::panicking() {
             inner.pass_on();
         } else if let Some(next) = (0..inner.threads.len()).find(|next| inner.threads[*next] != Waits::Ended) {
-            // Whatever it waits for: the test has failed, and only has to end.
+            // The thread goes on without what it waits for: the test has failed, and only has to
+            // end.
             inner.turn = next;
         }
         drop(inner);
@@ -196,15 +199,15 @@ impl Drop for Ends<'_, '_> {
     }
 }
 
-/// A writer's view of the index between its changes.
+/// What a writer sees of the index between its changes.
 pub struct SharedSession<'h> {
     host: &'h SharedHost<'h>,
     thread: usize,
 }
 
 impl SharedSession<'_> {
-    /// Does `work` as one statement: until it ends, pages of a graph that it may read are not used
-    /// again.
+    /// Does `work` as one statement: until it ends, the pages of a graph that it may read are not
+    /// reused.
     pub fn statement<T>(&self, work: impl FnOnce() -> T) -> T {
         let steps = self.host.steps();
         self.host.lock().began[self.thread] = Some(steps);
@@ -213,7 +216,7 @@ impl SharedSession<'_> {
         done
     }
 
-    /// Passes a writer that inserts rows, while others may do so, too.
+    /// Calls `work` with a writer that inserts rows, while other writers may do so too.
     pub fn insert<T>(&self, work: impl FnOnce(&mut SharedWriter<'_>) -> T) -> T {
         self.host.pause(self.thread, Waits::ToInsert);
         self.host.lock().inserting += 1;
@@ -224,7 +227,7 @@ impl SharedSession<'_> {
         done
     }
 
-    /// Passes a writer that is the only one.
+    /// Calls `work` with a writer that is the only one.
     pub fn alone<T>(&self, work: impl FnOnce(&mut SharedWriter<'_>) -> T) -> T {
         self.host.pause(self.thread, Waits::ToBeAlone);
         self.host.lock().is_alone = true;

@@ -1,8 +1,8 @@
-//! Runs the workload on a failing disk, seed by seed, and proves that the tester catches a disk
-//! that does not keep its guarantees.
+//! Runs the workload on a failing disk, seed by seed. Also proves that the simulation catches a
+//! disk that does not keep its guarantees.
 //!
 //! `PAGEHOP_SIM_SEED=123 cargo test -p pagehop-sim --test crash one_seed -- --nocapture` replays a
-//! seed and prints its operations; `PAGEHOP_SIM_SEEDS=100000` runs that many seeds.
+//! seed and prints its operations. `PAGEHOP_SIM_SEEDS=100000` runs that number of seeds.
 
 use std::time::Instant;
 
@@ -11,9 +11,9 @@ use pagehop_sim::workload::{Outcome, RunOptions, run};
 
 /// Number of seeds without `PAGEHOP_SIM_SEEDS`.
 const SEEDS: u64 = 250;
-/// Number of seeds within which a planted bug must be caught.
+/// Most seeds that are tried until a bug of the disk is caught.
 const SEEDS_FOR_A_LIE: u64 = 300;
-/// The part of the log that holds the images of pages during a checkpoint.
+/// The part of the log that has the images of pages during a checkpoint.
 const IMAGES: Lie = Lie::LogWrites { from: 8192, to: 8_409_088 };
 
 fn number(variable: &str) -> Option<u64> {
@@ -56,7 +56,7 @@ fn one_seed() {
     println!("{outcome:#?}");
 }
 
-/// Seeds that once found a page 0 that was in the system's memory only (`page_0.rs`).
+/// Seeds that once found a page 0 that was only in the memory of the system (`page_0.rs`).
 #[test]
 fn seeds_that_found_a_page_0_in_memory_only() {
     for seed in [740, 1651, 2769, 3334, 3339, 3689] {
@@ -72,8 +72,8 @@ fn a_seed_determines_the_whole_run() {
     }
 }
 
-/// Fails unless the tester catches `lie` with a seed that finds nothing without it. The search
-/// starts at `known`, a seed that caught it once; after changes of the code a later seed will.
+/// Fails unless `lie` is caught by a seed that finds nothing without it. The search starts at
+/// `known`, a seed that caught it once. After changes of the code a later seed will.
 fn assert_caught(lie: Lie, known: u64) {
     let is_fine = |seed: u64, lie| run(seed, &RunOptions { lie, ..RunOptions::default() }).is_ok();
     let caught = (known..known + SEEDS_FOR_A_LIE).find(|seed| !is_fine(*seed, lie) && is_fine(*seed, Lie::None));

@@ -1,9 +1,9 @@
 //! Damage on the pages of columns and payloads: the page of names, the leaves of postings, the
 //! pages above them, records, and parts of long payloads. Searches with filters, reads of payloads,
-//! checks and changes end, with an error or with an answer whose rows all pass. Records have tags,
-//! and in every second seed the ids, which are texts.
+//! checks and changes end with an error, or with an answer whose rows all pass. Records have tags
+//! and, for every second seed, ids that are texts.
 //!
-//! `PAGEHOP_SIM_SEED=123` replays one seed; `PAGEHOP_SIM_SEEDS=100000` runs that many.
+//! `PAGEHOP_SIM_SEED=123` replays one seed. `PAGEHOP_SIM_SEEDS=100000` runs that number of seeds.
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,14 +17,14 @@ use pagehop_sim::{Damage, MemPages, Rng, damage};
 
 const DIM: usize = 64;
 const ROWS: u64 = 700;
-/// Kinds of the pages that are damaged, which are their first bytes.
+/// The kinds of pages that are damaged; a kind is the first byte of a page.
 const KINDS: [u8; 5] = [7, 8, 9, 11, 12];
 const DAMAGES: [Damage; 6] = [Damage::Bit, Damage::Byte, Damage::Run, Damage::Tail, Damage::Swapped, Damage::Noise];
-/// Bytes of a body that say most: its kind, its count, and what comes first.
+/// Bytes at the front of a body, on which most depends: its kind, its count and its first entries.
 const FRONT_BYTES: usize = 80;
-/// Seeds without `PAGEHOP_SIM_SEEDS`.
+/// Number of seeds without `PAGEHOP_SIM_SEEDS`.
 const SEEDS: u64 = 400;
-/// Changes take longer than all searches: two seeds in this many make them.
+/// Two seeds in this number make changes, because changes take longer than all searches.
 const CHANGES_TWO_IN: u64 = 16;
 
 struct Rows {
@@ -48,7 +48,7 @@ fn text(id: u64) -> String {
     format!("id {id}")
 }
 
-/// Some rows have no payload, some one of several pages.
+/// The payload of a row. Some rows have none, and some have one of several pages.
 fn payload(id: u64) -> Option<Vec<u8>> {
     let length = if id % 40 == 7 { 20_000 + id } else { id };
     (!id.is_multiple_of(9)).then(|| vec![id as u8; length as usize])
@@ -93,7 +93,7 @@ fn compare(name: &str, comparison: Comparison, value: Value) -> Filter {
     Filter::Compare(name.into(), comparison, value)
 }
 
-/// Filters, and whether the row with an id passes.
+/// A filter, and whether it passes the row with an id.
 type Expected = (Filter, fn(u64) -> bool);
 
 fn filters() -> Vec<Expected> {
@@ -118,13 +118,14 @@ fn filters() -> Vec<Expected> {
     ]
 }
 
-/// Damages one or two pages of columns. Returns what was done; `None` if nothing changed.
+/// Damages one or two pages of columns. Returns the pages and what was done; `None` if nothing
+/// changed.
 fn damaged(sound: &MemPages, seed: u64) -> Option<(MemPages, String)> {
     let mut rng = Rng::new(seed);
     let mut pages = sound.clone();
     let mut done = String::new();
     for _ in 0..1 + rng.below(2) {
-        // As often each kind, of which there are one, a few and many pages.
+        // Each kind is chosen equally often, although there are one, a few or many pages of it.
         let kind = KINDS[rng.below(KINDS.len())];
         let all = (0..pages.page_count()).map(PageId);
         let of_kind: Vec<PageId> = all.filter(|page| sound.body(*page)[0] == kind).collect();
@@ -142,17 +143,17 @@ fn damaged(sound: &MemPages, seed: u64) -> Option<(MemPages, String)> {
     is_damaged.then_some((pages, done))
 }
 
-/// `Ok(false)` if damage may cause this error.
+/// Returns `Ok(false)` if damage may cause this error.
 fn acceptable(error: &Error) -> Result<bool, String> {
     match error {
         Error::Corrupt { .. } | Error::Format { .. } => Ok(false),
-        // A column has another name or kind by now, or a record another text.
+        // Because of the damage, a column has another name or kind, or a record another text.
         Error::Argument { what } if ["column", "kind", "\"id "].iter().any(|word| what.contains(word)) => Ok(false),
         error => Err(format!("unexpected error: {error:?}")),
     }
 }
 
-/// Searches and checks, and if so `also_changes`. Returns whether no error occurred.
+/// Searches and checks, and makes changes if `also_changes`. Returns whether no error occurred.
 fn try_all(pages: MemPages, also_changes: bool) -> Result<bool, String> {
     let mut whole = true;
     match Index::open(&pages) {
@@ -165,14 +166,14 @@ fn try_all(pages: MemPages, also_changes: bool) -> Result<bool, String> {
                 for options in [None, Some(SearchOptions::default())] {
                     match search(&index, &filter, options.as_ref()) {
                         Err(error) => whole &= acceptable(&error)?,
-                        // The nodes are sound, and columns that are exchanged do not look damaged.
+                        // The nodes are sound, and columns that were exchanged do not look damaged.
                         Ok(ids) => {
                             let mut distinct = ids.clone();
                             distinct.sort_unstable();
                             distinct.dedup();
                             let wrong = ids.iter().filter(|id| !passes(**id)).count();
                             let is_same = index.info().is_ok_and(|info| info.columns == *packed(&[]).columns());
-                            // A posting is what proves a tag: a check finds one that is exchanged.
+                            // A posting proves a tag. A check finds a posting that was exchanged.
                             let is_proven = !matches!(filter, Filter::ContainsAny(..)) || checked.is_ok();
                             let is_same = is_same && is_proven;
                             if distinct.len() != ids.len() || wrong > 0 && is_same {
@@ -208,7 +209,7 @@ fn search(index: &Index<&MemPages>, filter: &Filter, options: Option<&SearchOpti
     }
     let texts = index.text_ids_of(&result)?.expect("no other commit changes the rows");
     let number = |text: &String| text.strip_prefix("id ").and_then(|number| number.parse().ok());
-    // A text of no row passes no filter.
+    // A text that no row has passes no filter.
     Ok(texts.iter().zip(&result.hits).map(|(text, hit)| number(text).unwrap_or(hit.row_id)).collect())
 }
 
@@ -221,7 +222,7 @@ fn with_texts(filter: Filter) -> Filter {
     }
 }
 
-/// Adds rows, gives others other values, deletes and vacuums.
+/// Adds rows, changes values of other rows, deletes and vacuums.
 fn change(pages: MemPages) -> Result<bool, String> {
     let new = rows(ROWS..ROWS + 150, false);
     match Index::open(&pages).and_then(|index| index.info()) {

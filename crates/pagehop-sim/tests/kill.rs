@@ -1,10 +1,10 @@
 //! Kills a writing process at random moments, on the real file system. Afterwards every batch that
-//! it acknowledged must be there, and no partial batch.
+//! it acknowledged must be in the index, and no partial batch.
 //!
-//! The writer is this test binary, started again with an environment variable set. The content of
-//! batch n follows from n alone, so the parent knows what must be there. While it writes, a reader
-//! beside it searches. `PAGEHOP_KILLS=500` kills 500 writers; `./dev lives` notes the count in
-//! `docs/durability.md`.
+//! The writer is this test program, started again with an environment variable set. The content of
+//! batch n follows from n alone, so the parent knows what the index must have. While the writer
+//! writes, a reader beside it searches. `PAGEHOP_KILLS=500` kills 500 writers; `./dev lives` notes
+//! the count in `docs/durability.md`.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -28,7 +28,7 @@ const COLUMNS: usize = 3;
 const KILLS: u64 = 40;
 /// Longest time until a writer is killed, in microseconds.
 const LIFE_US: usize = 80_000;
-/// Some writers get this many times `LIFE_US`, or a slow batch would never finish.
+/// Some writers get this many times `LIFE_US`. Otherwise a slow batch would never finish.
 const LONG_LIFE: usize = 6;
 const VACUUM_MOST: u64 = 40;
 /// Below this number of rows, every batch adds rows.
@@ -107,8 +107,8 @@ fn options(write: bool, seed: u64) -> OpenOptions {
     }
 }
 
-/// The writer: continues after the last batch in the index, and prints each batch before and after
-/// its commit.
+/// The writer. It continues after the last batch in the index, and prints each batch before and
+/// after its commit.
 #[test]
 fn child() {
     let Ok(path) = std::env::var(CHILD) else { return };
@@ -157,7 +157,7 @@ fn child() {
 }
 
 fn spawn(path: &Path, seed: u64) -> Child {
-    // By the emulator that runs this program, if one does.
+    // Started with the emulator that runs this program, if there is one.
     let emulator = std::env::var_os("PAGEHOP_TEST_EMULATOR").map(PathBuf::from);
     let words: Vec<_> = emulator.into_iter().chain([std::env::current_exe().unwrap()]).collect();
     let mut command = Command::new(&words[0]);
@@ -166,8 +166,8 @@ fn spawn(path: &Path, seed: u64) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap()
 }
 
-/// Reads by a process that is open beside the writer, until `end`. Versions only grow, and what is
-/// found is sorted.
+/// Reads by a process that is open beside the writer, until `end`. The version must never decrease,
+/// and results must be sorted. Returns the number of searches.
 fn read_beside(reader: &IndexFile, rng: &mut Rng, end: Instant) -> u64 {
     let index = Index::open(reader).unwrap();
     let (mut searches, mut newest) = (0, 0);
@@ -183,7 +183,7 @@ fn read_beside(reader: &IndexFile, rng: &mut Rng, end: Instant) -> u64 {
 }
 
 /// Runs a writer until a random moment, and a reader beside it. Returns the last batch whose commit
-/// it began, the last it acknowledged, and the reader's searches.
+/// it began, the last batch that it acknowledged, and the number of the reader's searches.
 fn life(path: &Path, seed: u64, reader: Option<&IndexFile>, rng: &mut Rng) -> (Option<u64>, Option<u64>, u64) {
     let mut child = spawn(path, seed);
     let out = child.stdout.take().expect("it is a pipe");
@@ -210,7 +210,7 @@ fn life(path: &Path, seed: u64, reader: Option<&IndexFile>, rng: &mut Rng) -> (O
 }
 
 /// Compares everything about the index and returns its last batch. If a writer was killed while it
-/// showed a batch, the first reader shows the rest.
+/// made a batch visible, the first reader makes the rest visible.
 fn verified(pages: &IndexFile, rng: &mut Rng, who: &str) -> u64 {
     let info = Index::open(pages).and_then(|index| index.info()).unwrap_or_else(|error| panic!("{who}: {error}"));
     let (mark, are_texts) = (info.mark[0], info.id_kind == IdKind::Text);
@@ -255,8 +255,8 @@ fn batches_of_rows_with_text_ids_survive_likewise() {
     survive(IdKind::Text, KILLS / 2);
 }
 
-/// Kills writers of an index with ids of this kind. Returns the last batch and the searches of
-/// readers.
+/// Kills writers of an index with ids of this kind. Returns the last batch and the number of the
+/// readers' searches.
 fn survive(id_kind: IdKind, kills: u64) -> (u64, u64) {
     let name = format!("pagehop-kill-{}-{}", id_kind.name(), std::process::id());
     let folder = Folder(std::env::temp_dir().join(name));
@@ -266,8 +266,8 @@ fn survive(id_kind: IdKind, kills: u64) -> (u64, u64) {
     let made = CreateOptions { id_kind, columns: columns(COLUMNS), payload: true, ..CreateOptions::default() };
     create(DIM, &made, &mut sink).unwrap();
     sink.finish().unwrap();
-    // The newest batch that is known to be there, and the newest that may appear when the next
-    // writer recovers: the batch in progress.
+    // The newest batch that is known to be in the index, and the newest that may appear when the
+    // next writer recovers: the batch in progress.
     let (mut newest, mut possible, mut reader, mut rng, mut searches) = (0, 0, None, Rng::new(7), 0);
     for kill in 0..kills {
         if rng.one_in(3) {
@@ -278,7 +278,8 @@ fn survive(id_kind: IdKind, kills: u64) -> (u64, u64) {
         searches += more;
         let context = format!("kill {kill}, writer {seed}, in {}", folder.0.display());
         let (least, most) = (done.unwrap_or(newest), begun.or(done).unwrap_or(possible));
-        // A reader that was open during the kill sees what was acknowledged, and never less later.
+        // A reader that was open during the kill sees what was acknowledged. Later it never sees
+        // less.
         let mut seen = least;
         if let Some(reader) = &reader {
             seen = verified(reader, &mut rng, &format!("{context}: a reader that stayed open"));
@@ -304,7 +305,7 @@ fn survive(id_kind: IdKind, kills: u64) -> (u64, u64) {
             reader = None;
         }
     }
-    // A slow machine gives a writer time for few batches before it is killed.
+    // On a slow machine, a writer has time for few batches before it is killed.
     assert!(newest > kills / 8, "{newest} batches in {kills} lives");
     (newest, searches)
 }

@@ -1,5 +1,5 @@
-//! Losses of power after a sync of page 0 failed: a process that opens the index next sees a page 0
-//! that the disk may not have. Commits must survive whatever it does then.
+//! Losses of power after a sync of page 0 failed. The next process that opens the index sees a page
+//! 0 that may not be on the disk. Commits must survive, whatever that process does.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use pagehop_store::{AddOptions, IndexFile, OpenOptions, StorageSink, add};
 /// What the process after the failure does before the power is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// The process with the failure closes the index or drops it; there is no other.
+    /// There is no such process: the process with the failure closes or drops the index.
     Nothing,
     Read,
     Close,
     Checkpoint,
     Commit,
-    /// A commit that fails when the new log is there and page 0 does not name it yet.
+    /// A commit that fails when the new log exists and page 0 does not name it yet.
     FailedCommit,
 }
 
@@ -41,8 +41,8 @@ fn fail_sync(disk: &SimDisk, after: u64, refusal: Refusal) {
     disk.fail(Fault { calls: vec![Call::Sync], after, refusal, once: true });
 }
 
-/// Runs `fail`, which returns the number of rows that are committed, then each of `NEXTS`, then
-/// loses the power, many times.
+/// Runs `fail`, which returns the number of committed rows, then each of `NEXTS`, and then loses
+/// the power. This is repeated many times.
 fn survive(fail: impl Fn(&SimDisk, &Index<IndexFile>, Refusal) -> u64) {
     for (next, refusal, is_killed) in NEXTS
         .into_iter()
@@ -71,7 +71,7 @@ fn survive(fail: impl Fn(&SimDisk, &Index<IndexFile>, Refusal) -> u64) {
     }
 }
 
-/// Does what `next` says in a new process; returns the number of rows that were committed.
+/// Does what `next` says in a new process. Returns the number of rows that it committed.
 fn act(disk: &SimDisk, next: Next) -> u64 {
     let disk = &disk.another_process();
     match next {
@@ -105,7 +105,7 @@ fn a_checkpoint_whose_page_0_was_not_synced_is_not_trusted() {
     survive(|disk, index, refusal| {
         add_row(index, 1).unwrap();
         add_row(index, 2).unwrap();
-        // The log and the other pages come first.
+        // The log and the other pages are synced first.
         fail_sync(disk, 2, refusal);
         let error = index.pages().checkpoint().unwrap_err();
         assert!(error.to_string().contains("sync of the index"), "{error}");
@@ -130,11 +130,11 @@ fn a_log_whose_name_may_be_gone_is_named_again() {
     survive(|disk, index, refusal| {
         add_row(index, 1).unwrap();
         index.pages().checkpoint().unwrap();
-        // Page 0 names the log, and the commit does not get there.
+        // Page 0 names the log, but the commit is not written to it.
         disk.fail(Fault { calls: vec![Call::Write], after: 1, refusal: Refusal::Io, once: true });
         let error = add_row(index, 2).unwrap_err();
         assert!(error.to_string().contains("end of the index-log"), "{error}");
-        // What took the name back is on the disk or not.
+        // The change that removes the name of the log may or may not be on the disk.
         fail_sync(disk, 0, refusal);
         let error = index.pages().checkpoint().unwrap_err();
         assert!(error.to_string().contains("header of page 0"), "{error}");

@@ -1,7 +1,7 @@
 //! The engine on pages with faults: every search, cursor and check gives the same answer as without
-//! faults, or an error that says why not.
+//! faults, or an error that says why it does not.
 //!
-//! `PAGEHOP_SIM_SEED=123` replays one seed; `PAGEHOP_SIM_SEEDS=100000` runs that many.
+//! `PAGEHOP_SIM_SEED=123` replays one seed. `PAGEHOP_SIM_SEEDS=100000` runs that number of seeds.
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,7 @@ use pagehop_engine::{
 };
 use pagehop_sim::{Faults, FaultyPages, MemPages, Rng};
 
-/// Dimension, rows and metric of each index under test: one for each kind of page layout.
+/// Dimension, rows and metric of each index that is tested: one for each kind of page layout.
 const SHAPES: [(usize, usize, Metric); 4] =
     [(3, 300, Metric::L2), (64, 400, Metric::Cosine), (200, 300, Metric::InnerProduct), (1536, 120, Metric::L2)];
 const QUERIES: usize = 4;
@@ -22,7 +22,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// Vectors around a few centers.
+    /// Vectors around five centers.
     fn new(dim: usize, count: usize, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let mut number = || rng.below(1 << 20) as f32 / (1 << 20) as f32 - 0.5;
@@ -56,7 +56,7 @@ struct Sound {
     options: SearchOptions,
 }
 
-/// The answer to one query: of a search, and of a cursor that returns every row.
+/// The answers to one query: of a search, and of a cursor that returns every row.
 #[derive(Debug, PartialEq)]
 struct Answer {
     nearest: Vec<Hit>,
@@ -111,11 +111,11 @@ fn faults_change_no_answer_and_cause_no_panic() {
             Err(_) => panic!("PAGEHOP_SIM_SEED={seed}: the engine panicked; {faults:?}"),
         }
     }
-    // Both kinds of run must occur: with and without an error.
+    // Both kinds of runs must occur: with an error and without one.
     assert!(count < 100 || survived.iter().all(|&runs| runs > count / 10), "{survived:?}");
 }
 
-/// Runs everything with `faults`. Returns whether no error occurred.
+/// Opens, searches and checks an index with `faults`. Returns whether no error occurred.
 fn try_faults(sound: &Sound, faults: &Faults) -> Result<bool, String> {
     let pages = FaultyPages::new(sound.pages.clone(), faults.clone());
     let harmless = pages.damaged().is_empty() && faults.fail_read.is_none();
@@ -127,7 +127,7 @@ fn try_faults(sound: &Sound, faults: &Faults) -> Result<bool, String> {
     for (query, answer) in sound.answers.iter().enumerate() {
         match Answer::new(&index, sound.queries.row(query), &sound.options) {
             Err(error) => whole &= acceptable(&error, harmless)?,
-            // There are no checksums here, so a damaged page may look valid. The answer is then
+            // There are no checksums here, so a damaged page may look valid. The answer may then be
             // wrong, but it must end.
             Ok(found) if !index.pages().damaged().is_empty() => {
                 let (rows, slots) = (found.all.len(), slots(&index));
@@ -155,7 +155,7 @@ fn slots<P: Pages>(index: &Index<P>) -> usize {
     index.info().map_or(usize::MAX, |info| info.pages as usize * info.nodes_per_page)
 }
 
-/// `Ok(false)` if `faults` may cause this error: something went wrong, as it may.
+/// Returns `Ok(false)` if `faults` may cause this error.
 fn acceptable(error: &Error, harmless: bool) -> Result<bool, String> {
     match error {
         Error::Corrupt { .. } | Error::Io { .. } | Error::Format { .. } if !harmless => Ok(false),

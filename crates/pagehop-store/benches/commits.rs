@@ -1,9 +1,9 @@
-//! What a writer costs: a commit with and without its sync, a checkpoint, recovery, and how readers
-//! of another opening keep up.
+//! The cost of a writer: a commit with and without its sync, a checkpoint, recovery, and how
+//! readers of another opening keep up.
 //!
-//! `cargo bench -p pagehop-store --bench commits [-- PAGES]`: pages of the index, 100,000 unless
-//! said. Each commit changes 3,000 of them as adding 100 rows does: 12 runs of 8 bytes and some of
-//! 4 in each page.
+//! `cargo bench -p pagehop-store --bench commits [-- PAGES]`: the pages of the index, 100,000 by
+//! default. Each commit changes 3,000 of them, as adding 100 rows does: 12 runs of 8 bytes and some
+//! runs of 4 bytes in each page.
 
 use std::path::Path;
 use std::time::Instant;
@@ -48,7 +48,7 @@ fn opening(path: &Path) {
     println!("open and close for reading: {:.0} us", began.elapsed().as_secs_f64() * 1e4);
 }
 
-/// Changes some pages; seconds for the changes and for the commit.
+/// Changes some pages. Returns the seconds for the changes and for the commit.
 fn change(pages: &IndexFile, count: u32, random: &mut Random) -> (f64, f64) {
     let began = Instant::now();
     let mut transaction = pages.begin().unwrap();

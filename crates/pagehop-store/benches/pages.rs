@@ -1,7 +1,7 @@
-//! What a page costs: resident, resident and touched, and from storage.
+//! The cost of a page: resident, resident and touched, and from storage.
 //!
-//! `cargo bench -p pagehop-store [-- MEBIBYTES]`: size of the file, 1024 unless said. The file is
-//! written under the build directory and removed. Each figure is the best of three runs.
+//! `cargo bench -p pagehop-store [-- MEBIBYTES]`: the size of the file, 1024 by default. The file
+//! is written in the build directory and removed. Each figure is the best of three runs.
 
 use std::path::Path;
 use std::time::Instant;
@@ -111,12 +111,12 @@ fn resident(path: &Path, count: u32) {
     println!("reader() and its drop: {search:.1} ns");
 }
 
-/// Touches every cache line, as a scoring loop would.
+/// Reads one byte of every cache line, as a loop that scores edges would.
 fn node_sum(node: &[u8]) -> u64 {
     node.chunks(64).map(|line| u64::from(line[0])).sum()
 }
 
-/// Searches of 32 random pages each, `depth` of them in flight.
+/// Searches that read 32 random pages each, with `depth` pages in flight.
 fn cold(path: &Path, count: u32, io: Io, threads: u64, depth: usize) {
     let mut best = (0.0, 0.0);
     let mut uncached = 0;
@@ -159,7 +159,7 @@ fn cold(path: &Path, count: u32, io: Io, threads: u64, depth: usize) {
     );
 }
 
-/// Best of three runs of `work`, in nanoseconds a step.
+/// The best of three runs of `work`, in nanoseconds per step.
 fn best_ns(steps: u32, mut work: impl FnMut() -> u64) -> f64 {
     let runs = (0..3).map(|_| {
         let began = Instant::now();
@@ -169,7 +169,7 @@ fn best_ns(steps: u32, mut work: impl FnMut() -> u64) -> f64 {
     runs.fold(f64::INFINITY, f64::min)
 }
 
-/// Numbers that look random and depend on the seed alone.
+/// A generator of numbers that look random and depend only on the seed.
 struct Random(u64);
 
 impl Random {

@@ -400,7 +400,7 @@ mod tests {
     use crate::disk::base_file::Source;
     use crate::{IndexFile, Io, NewIndexFile, OpenOptions};
 
-    /// 100 pages, and a file on which every read is refused.
+    /// An index of 100 pages, whose file refuses every read.
     fn pages(name: &str, io: Io) -> (IndexFile, std::fs::File) {
         let path = std::env::temp_dir().join(format!("pagehop-{name}-{io:?}-{}", std::process::id()));
         let mut sink = NewIndexFile::create(&path, true).unwrap();

@@ -223,8 +223,8 @@ mod tests {
         }
     }
 
-    /// The state after a writer was killed while it showed a commit: the log has all of the commit,
-    /// the table of changes has `shown` of its pages, and the locks are free.
+    /// The state after a writer was killed while it made a commit visible: the log has all of the
+    /// commit, the table of changes has `shown` of its pages, and the locks are free.
     fn die_showing(writer: IndexFile, shown: usize) -> u64 {
         let mut transaction = writer.begin().unwrap();
         write_all(&mut transaction, 2);

@@ -1,5 +1,5 @@
-//! Automatic vacuum: dead rows stay a share of the index, a call does work in proportion to what it
-//! wrote, and readers keep what they see.
+//! Automatic vacuum: dead rows stay below a share of the index, the work of a call is in proportion
+//! to what it wrote, and readers keep the rows that they see.
 
 mod support;
 
@@ -12,7 +12,7 @@ use support::{Random, Scratch};
 
 const DIM: usize = 8;
 const ROWS: u64 = 3000;
-/// Dead rows beyond the share that are worth a transaction.
+/// The number of dead rows beyond the share that is worth a transaction.
 const WORTH: u64 = 256;
 
 fn go_on(_: Progress) -> ControlFlow<()> {
@@ -57,7 +57,8 @@ fn dead_rows_stay_a_share() {
     }
     let rows = index.info().unwrap().rows;
     assert_eq!(rows, ROWS / 2);
-    // A transaction frees what an earlier one took out of the graph: one slice waits for the next.
+    // A transaction frees the nodes that an earlier one took out of the graph: one slice waits for
+    // the next.
     assert!((WORTH..ROWS / 10 + 3 * WORTH).contains(&most), "up to {most} of {ROWS} rows were dead");
     assert!(dead(&index) < rows / 10 + 3 * WORTH, "{} of {rows} rows are dead", dead(&index));
     index.check(&mut go_on).unwrap();
@@ -90,7 +91,7 @@ fn one_call_works_in_proportion_to_what_it_wrote() {
     .unwrap();
     assert_eq!(index.pages().counters().commits, before + 2, "the delete, and one slice of vacuum");
     assert!(phases > 0);
-    // A stop takes back the slice, and not the delete.
+    // A stop undoes the slice of vacuum, but not the delete.
     let left = dead(&index);
     pagehop_store::delete(&index, &[2001], None, &mut |_| ControlFlow::Break(())).unwrap();
     assert_eq!((index.info().unwrap().rows, dead(&index)), (998, left + 1));
@@ -120,7 +121,7 @@ fn readers_keep_the_rows_that_they_see() {
         seen += 1;
     }
     assert_eq!(seen, ROWS);
-    // Nothing can be freed. Only calls that find 256 more dead rows look again.
+    // Nothing can be freed. Only calls that find 256 more dead rows try again.
     let rows: Vec<u64> = (ROWS..ROWS + 300).collect();
     pagehop_store::add(&index, &rows, &vectors(rows.len(), 8), AddOptions::default(), &mut go_on).unwrap();
     let mut looks = 0;

@@ -1,4 +1,5 @@
-//! Backups: of one commit, whatever a writer does at the same time; complete or not at all.
+//! Backups: each is of one commit, whatever a writer does at the same time, and is complete or not
+//! made at all.
 
 mod support;
 
@@ -27,7 +28,7 @@ fn backup(index: &Index<IndexFile>, target: &Path, overwrite: bool) -> Result<Ba
     pagehop_store::backup(index, target, overwrite, &mut go_on)
 }
 
-/// Ends the writer when the test ends, also by a panic.
+/// Ends the writer when the test ends, also when it panics.
 struct Ending<'a>(&'a AtomicBool);
 
 impl Drop for Ending<'_> {
@@ -36,15 +37,15 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Rows of an index, as a user put them there.
+/// The rows that a user has put into an index.
 type Rows = BTreeMap<u64, [f32; DIM]>;
 
-/// A vector whose components say what it is.
+/// A vector of random components.
 fn vector(random: &mut Random) -> [f32; DIM] {
     std::array::from_fn(|_| random.below(2001) as f32 / 1000.0 - 1.0)
 }
 
-/// Changes some rows of `index` and `rows` alike, and marks the commit with `number`.
+/// Makes the same changes of some rows in `index` and `rows`, and marks the commit with `number`.
 fn change(index: &Index<IndexFile>, rows: &mut Rows, random: &mut Random, number: u64) {
     let ids: Vec<u64> = (0..20).map(|_| random.below(400).into()).collect();
     let added: Vec<[f32; DIM]> = ids.iter().map(|_| vector(random)).collect();
@@ -53,7 +54,7 @@ fn change(index: &Index<IndexFile>, rows: &mut Rows, random: &mut Random, number
     pagehop_store::add(index, &ids, added.as_flattened(), options, &mut go_on).unwrap();
 }
 
-/// Proves that `index` has exactly `rows`.
+/// Fails unless `index` has exactly `rows`.
 #[track_caller]
 fn expect_rows(index: &Index<IndexFile>, rows: &Rows) {
     index.check(&mut go_on).unwrap();
@@ -70,7 +71,8 @@ fn a_backup_is_of_one_commit_while_a_writer_goes_on() {
     let scratch = Scratch::new("backup-beside");
     let path = scratch.path("items");
     pagehop_store::create(&path, DIM, &CreateOptions::default(), false).unwrap();
-    // A log so short that checkpoints end during backups, and one so long that none does.
+    // The sizes of the log: with the smallest, checkpoints end during backups, and with the
+    // largest, none does.
     for (round, log_bytes) in [(0, 1 << 16), (1, 1 << 20), (2, 1 << 30)] {
         let writer = opened(&path, true, log_bytes);
         let reader = opened(&path, false, 0);
@@ -93,7 +95,7 @@ fn a_backup_is_of_one_commit_while_a_writer_goes_on() {
                     }
                     let mut next = rows.clone();
                     let seed = random.0;
-                    // Known before it can be seen.
+                    // The rows are noted before a reader can see the commit.
                     let ids: Vec<u64> = (0..20).map(|_| random.below(400).into()).collect();
                     next.extend(ids.iter().map(|id| (*id, vector(&mut random))));
                     commits.lock().unwrap().insert(number, next.clone());
@@ -108,7 +110,7 @@ fn a_backup_is_of_one_commit_while_a_writer_goes_on() {
                 let source = if at % 2 == 0 { &reader } else { &writer };
                 let target = scratch.path("copy");
                 let report = match backup(source, &target, true) {
-                    // With the shortest log, a checkpoint may end in each pass.
+                    // With the shortest log, a checkpoint may end in each pass of the backup.
                     Err(Error::Busy { .. }) if log_bytes == 1 << 16 => continue,
                     report => report.unwrap(),
                 };
@@ -139,7 +141,7 @@ fn a_backup_of_an_index_at_rest_has_its_bytes_and_can_be_written() {
     index.into_pages().close().unwrap();
     backup(&opened(&path, false, 0), &target, false).unwrap();
     assert!(std::fs::read(&path).unwrap() == std::fs::read(&target).unwrap());
-    // A writer that was killed leaves commits in the log; a backup has them and needs no log.
+    // A writer that was killed leaves commits in the log. A backup has them and needs no log.
     let index = opened(&path, true, 1 << 30);
     change(&index, &mut rows, &mut Random(99), 99);
     drop(index);
@@ -189,7 +191,7 @@ fn what_is_no_place_for_a_backup_is_refused_and_stays() {
         let file = name.split('/').next().unwrap();
         assert!(error.contains(what) && error.contains(file), "{name}: {error}");
     }
-    // Another process writes the index that is there.
+    // Another process writes the index that is at the target.
     pagehop_store::create(&scratch.path("other"), DIM, &CreateOptions::default(), false).unwrap();
     let other = opened(&scratch.path("other"), true, 1 << 30);
     assert!(matches!(backup(&index, &scratch.path("other"), true), Err(Error::Busy { .. })));
@@ -224,7 +226,8 @@ fn a_backup_that_is_stopped_or_finds_damage_leaves_nothing() {
     assert_eq!(scratch.names(), ["items", "items-shared"]);
 }
 
-/// A page that a checkpoint left torn is read again for the copy, also past the system's cache.
+/// A page that a checkpoint left torn is copied as the log has it, also when reads bypass the
+/// system's page cache.
 #[test]
 fn torn_pages_are_copied_as_the_log_has_them() {
     for direct in [false, true] {
@@ -242,7 +245,8 @@ fn torn_pages_are_copied_as_the_log_has_them() {
         let mut torn = old.clone();
         let mut count = 0;
         for page in 1..old.len() / 8192 {
-            // Sectors of the newest version and of the one before: what a loss of power leaves.
+            // Sectors of the newest version and of the one before it, as a loss of power leaves
+            // them.
             let (front, back) = (page * 8192..page * 8192 + 4096, page * 8192 + 4096..(page + 1) * 8192);
             if old[back.clone()] != newest[back] {
                 torn[front.clone()].copy_from_slice(&newest[front]);
@@ -256,7 +260,8 @@ fn torn_pages_are_copied_as_the_log_has_them() {
     }
 }
 
-/// In a process of its own, because the limit, which stands for a full disk, is one of processes.
+/// The backup runs in another process, because the limit, which stands for a full disk, holds for a
+/// process.
 #[test]
 fn a_backup_for_which_there_is_no_space_leaves_what_was_there() {
     let scratch = Scratch::new("backup-full");
@@ -275,7 +280,7 @@ fn a_backup_for_which_there_is_no_space_leaves_what_was_there() {
     (0..8).for_each(|number| change(&index, &mut rows, &mut Random(number), number));
     index.into_pages().close().unwrap();
     std::fs::write(&target, "mine").unwrap();
-    // 64 KiB; X-shared has 192 KiB, so it is there before.
+    // The limit is 64 KiB. X-shared has 192 KiB, so it is made before the child begins.
     let _open = opened(&path, false, 0);
     let script = "trap '' XFSZ; ulimit -f 64; exec \"$@\"";
     let name = "a_backup_for_which_there_is_no_space_leaves_what_was_there";

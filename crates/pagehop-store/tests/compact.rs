@@ -1,4 +1,5 @@
-//! Compaction: the same rows in a smaller file, in place or beside; complete or not at all.
+//! Compaction: the same rows in a smaller file, in place or in a new file. It is complete or not
+//! made at all.
 
 mod support;
 
@@ -29,14 +30,15 @@ fn compact(path: &Path) -> Result<CompactReport, Error> {
     pagehop_store::compact(path, &OPTIONS, &mut go_on)
 }
 
-/// Rows of an index, as a user put them there, and the value of their column.
+/// The rows that a user has put into an index, and the value of their column.
 type Rows = BTreeMap<u64, ([f32; DIM], i64)>;
 
 fn columns() -> Vec<Column> {
     vec![Column { name: "n".into(), kind: ColumnKind::Int }]
 }
 
-/// An index of 1,500 rows of which a third was deleted, and as many replaced.
+/// Makes an index of 1,500 rows, of which a third was deleted and a third replaced. Returns its
+/// rows.
 fn changed(path: &Path, vectors: Vectors, metric: Metric) -> Rows {
     pagehop_store::create(
         path,
@@ -68,7 +70,7 @@ fn changed(path: &Path, vectors: Vectors, metric: Metric) -> Rows {
     rows
 }
 
-/// Proves that `index` has exactly `rows`; `error` is how far components may be off.
+/// Fails unless `index` has exactly `rows`. Components may differ by `error`.
 #[track_caller]
 fn expect_rows(index: &Index<IndexFile>, rows: &Rows, error: f32) {
     let report = index.check(&mut go_on).unwrap();
@@ -119,7 +121,7 @@ fn the_rows_are_the_same_and_the_file_is_smaller() {
         let info = index.info().unwrap();
         assert_eq!((info.mark, info.dead_rows, info.vectors, info.metric), ([5, 6], 0, vectors, metric));
         assert!(info.calibration.is_some() && index.options(10, &Effort::Recall(0.9)).is_ok());
-        // It can be changed like any other.
+        // The new index can be changed like any other.
         pagehop_store::delete(&index, &[1200], None, &mut go_on).unwrap();
         pagehop_store::vacuum(&index, &mut go_on).unwrap();
         let left = rows.into_iter().filter(|(id, _)| *id != 1200).collect();
@@ -159,7 +161,7 @@ fn an_index_that_is_open_elsewhere_is_not_replaced() {
         assert!(matches!(error, Error::Busy { .. }) && error.to_string().contains("items"), "{error}");
         other.into_pages().close().unwrap();
     }
-    // Opened while the new file is being built: the old one stays, and is whole.
+    // The index is opened while the new file is being built: the old file stays and is complete.
     let mut other = None;
     let error = pagehop_store::compact(&path, &OPTIONS, &mut |_| {
         other.get_or_insert_with(|| opened(&path, false));
@@ -233,12 +235,13 @@ fn what_is_no_place_or_no_index_is_refused_and_stays() {
     assert_eq!(std::fs::read(scratch.path("mine")).unwrap(), b"mine");
 }
 
-/// In a process of its own, because the limit, which stands for a full disk, is one of processes.
+/// The compaction runs in another process, because the limit, which stands for a full disk, holds
+/// for a process.
 #[test]
 fn without_space_the_index_stays() {
     if let Some(path) = std::env::var_os("PAGEHOP_TEST_COMPACT") {
         let path = Path::new(&path);
-        // Once the index is open, no file may be longer than 64 KiB.
+        // After the index is open, no file may be longer than 64 KiB.
         let mut fill = |_: Progress| {
             let process = std::process::id().to_string();
             let limit = ["--fsize=65536:", "--pid", &process];
@@ -276,7 +279,7 @@ fn without_space_the_index_stays() {
     };
     run("PAGEHOP_TEST_COMPACT", "trap '' XFSZ; exec \"$@\"", "there was no space in place");
     assert_eq!(scratch.names(), ["items"]);
-    // X-shared is longer than 64 KiB, so it is there before.
+    // X-shared is longer than 64 KiB, so it is made before the child begins.
     let open = opened(&path, false);
     run("PAGEHOP_TEST_COMPACT_INTO", "trap '' XFSZ; ulimit -f 64; exec \"$@\"", "there was no space beside");
     drop(open);

@@ -1,4 +1,4 @@
-//! What every way to read must do, and what the counters say about it.
+//! What every way to read must do, and what the counters must say about it.
 
 mod support;
 
@@ -71,7 +71,7 @@ fn guards_stay_while_others_come() {
         let pages = open(&path, &options);
         let mut reader = pages.reader();
         for round in 0..5 {
-            // More than the cache holds, twice each, without a release.
+            // More pages than the cache has frames, each twice, without a release.
             let held: Vec<_> = (0..300)
                 .chain(0..300)
                 .map(|at| round * 100 + at)
@@ -178,7 +178,7 @@ fn what_was_started_and_dropped_is_there_for_the_next() {
                     reader.start(PageId(random.below(2000)), 0..100);
                 }
                 match round % 3 {
-                    // Nothing was submitted; something was; something else was asked for.
+                    // Either nothing was submitted, or something was, or another page was read.
                     0 => {}
                     1 => {
                         reader.finish(PageId(random.below(2000))).unwrap();
@@ -206,7 +206,7 @@ fn a_reader_that_pauses_holds_up_no_other() {
             paused.finish(PageId(page)).unwrap();
             paused.release();
         }
-        // One page was submitted and two were not.
+        // One page was submitted, and two were not.
         paused.start(PageId(500), 0..64);
         paused.finish(PageId(99)).unwrap();
         paused.start(PageId(501), 0..64);
@@ -296,7 +296,7 @@ fn the_counters_count_reads_exactly() {
         }
         assert_eq!(reader.pages_missed(), 3);
 
-        // Started and finished: one read each.
+        // Pages that are started and finished: one read each.
         for page in 10..20 {
             reader.start(PageId(page), 0..64);
             reader.start(PageId(page), 0..64);
@@ -306,14 +306,14 @@ fn the_counters_count_reads_exactly() {
         }
         assert_eq!(reader.pages_missed(), 13);
 
-        // Started and submitted, but never finished: counted where it was read.
+        // A page that is started and submitted, but never finished, is counted when it is read.
         reader.start(PageId(30), 0..64);
         reader.start(PageId(31), 0..64);
         reader.finish(PageId(31)).unwrap();
         reader.release();
         assert_eq!(reader.pages_missed(), 14 + u64::from(ahead));
 
-        // Started and dropped before anything was submitted: no read.
+        // A page whose start was dropped before it was submitted is not read.
         reader.start(PageId(40), 0..64);
         let missed = reader.pages_missed();
         drop(reader);
@@ -342,7 +342,8 @@ fn a_full_cache_evicts_and_reads_again() {
                 reader.finish(PageId(page)).unwrap();
                 reader.release();
             }
-            // A cycle longer than the cache: the clock keeps nothing of use.
+            // The cycle is longer than the cache, so the clock keeps no page until it is read
+            // again.
             assert_eq!(reader.pages_missed(), 256 * round);
         }
         let counters = pages.counters();

@@ -1,4 +1,4 @@
-//! Files that are not what they should be: a clear error that names the page, then business as
+//! Damaged and wrong files give a clear error that names the page. Afterwards everything works as
 //! usual.
 
 mod support;
@@ -13,7 +13,8 @@ use support::{Scratch, expect_body, flip, misdirect, open, ways, write_pages};
 
 const COUNT: u32 = 100;
 
-/// The error of `page`, asked for at once and after look-ahead; every other page stays readable.
+/// The errors of `page`, when it is read at once and after look-ahead. All other pages must stay
+/// readable.
 #[track_caller]
 fn errors_of(path: &Path, page: u32) -> Vec<String> {
     let mut errors = Vec::new();
@@ -29,7 +30,7 @@ fn errors_of(path: &Path, page: u32) -> Vec<String> {
                 }
                 let error = reader.finish(PageId(page)).unwrap_err();
                 assert!(matches!(error, Error::Corrupt { page: PageId(p), .. } if p == page));
-                assert!(error.to_string().contains("damaged"), "names the file: {error}");
+                assert!(error.to_string().contains("damaged"), "the error does not name the file: {error}");
                 errors.push(error.to_string());
                 if attempt == 1 {
                     reader.release();
@@ -169,7 +170,7 @@ fn a_newer_page_header_is_named() {
     assert!(error.to_string().contains("version 3"), "{error}");
 }
 
-/// CRC-32C bit by bit, from its definition.
+/// CRC-32C, one bit at a time, from its definition.
 fn slow_crc32c(bytes: &[u8]) -> u32 {
     let crc = bytes.iter().fold(!0_u32, |crc, &byte| {
         (0..8).fold(crc ^ u32::from(byte), |crc, _| if crc & 1 == 1 { (crc >> 1) ^ 0x82f6_3b78 } else { crc >> 1 })
@@ -187,7 +188,7 @@ fn what_cannot_be_opened_says_why() {
     let path = scratch.path("secret");
     write_pages(&path, 2);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o0)).unwrap();
-    // Root may read it all the same.
+    // Root may read the file nevertheless.
     if File::open(&path).is_err() {
         let error = open_error(&path);
         assert!(error.to_string().contains("secret: Permission denied"), "{error}");

@@ -1,6 +1,7 @@
-//! Searches with filters beside a writer, in its process and in another: each is of one commit.
+//! Searches with filters beside a writer, in its process and in another one: each search is of one
+//! commit.
 //!
-//! The rows are of four kinds, by their ids:
+//! The rows are of five kinds, by their ids:
 //!
 //! ```text
 //! steady   are never touched
@@ -10,7 +11,7 @@
 //! more     are added, and stay
 //! ```
 //!
-//! Other processes are this program, which runs itself.
+//! The other process is this program, which starts itself again.
 
 mod support;
 
@@ -32,18 +33,18 @@ use support::{Random, Scratch, this_command};
 /// The path of the index, for a child.
 const CHILD: &str = "PAGEHOP_TEST_FILTERS";
 const DIM: usize = 6;
-/// Values of `n` of all rows but pairs and twins.
+/// The number of values of `n` in all rows except pairs and twins.
 const KINDS: u64 = 5;
 const STEADY: std::ops::Range<u64> = 0..200;
 const REDRAWN: std::ops::Range<u64> = 1000..1060;
-/// The first of each pair; the second follows.
+/// The ids of pairs: an even id and the next id are a pair.
 const PAIRS: std::ops::Range<u64> = 2000..2040;
 const TWINS: std::ops::Range<u64> = 3000..3020;
 const MORE: u64 = 10_000;
-/// Values of `n` of pairs and twins.
+/// The values of `n` in pairs, and the value in twins.
 const OF_PAIRS: [i64; 2] = [10, 11];
 const OF_TWINS: i64 = 20;
-/// Rounds of changes, of several commits each.
+/// Rounds of changes; each round has several commits.
 const ROUNDS: u64 = 40;
 const ROWS_OF_A_ROUND: u64 = 25;
 
@@ -61,7 +62,7 @@ fn vector(random: &mut Random) -> Vec<f32> {
     (0..DIM).map(|_| random.below(1 << 20) as f32 / (1 << 20) as f32).collect()
 }
 
-/// `n` of a row that is neither of a pair nor of twins.
+/// `n` of a row that is not in pairs or twins.
 fn n_of(id: u64) -> i64 {
     (id % KINDS) as i64
 }
@@ -87,7 +88,7 @@ fn new_index(path: &Path) -> Index<IndexFile> {
     create(path, DIM, &CreateOptions { columns: columns(&["n", "x"]), ..CreateOptions::default() }, false).unwrap();
     let index = open(path, &OpenOptions { write: true, log_bytes: 2 << 20, ..OpenOptions::default() }).unwrap();
     let mut random = Random(1);
-    // The model is trained on these few, and again beside the searches.
+    // The model is trained with these few rows, and again while searches run.
     let mut rows: Vec<(u64, i64)> = PAIRS.map(|id| (id, OF_PAIRS[id as usize % 2])).collect();
     rows.extend(TWINS.step_by(2).map(|id| (id, OF_TWINS)));
     add_rows(&index, &rows, &mut random).unwrap();
@@ -102,7 +103,7 @@ fn change(index: &Index<IndexFile>, round: u64) {
     let more = MORE + round * ROWS_OF_A_ROUND;
     let more: Vec<(u64, i64)> = (more..more + ROWS_OF_A_ROUND).map(|id| (id, n_of(id))).collect();
     add_rows(index, &more, &mut random).unwrap();
-    // Other values of a column that no filter names, and other vectors.
+    // Other values in a column that no filter names, and other vectors.
     let (updated, replaced): (Vec<u64>, Vec<u64>) = REDRAWN.partition(|id| (id + round).is_multiple_of(2));
     let values: Vec<Vec<Value>> = updated.iter().map(|_| vec![Value::Int(random.below(100).into())]).collect();
     update_columns(index, &updated, &packed(&["x"], &values)).unwrap();
@@ -138,8 +139,8 @@ fn n_is(comparison: Comparison, n: i64) -> Filter {
     Filter::Compare("n".into(), comparison, Value::Int(n))
 }
 
-/// A filter, and the rows that every search with it must find, in each commit; whether it finds
-/// others that were added since.
+/// A filter, the rows that every search with it must find in each commit, and whether it also finds
+/// rows that were added since.
 fn filter_and_rows(random: &mut Random) -> (Filter, BTreeSet<u64>, bool) {
     let kept = || STEADY.chain(REDRAWN);
     let some: Vec<u64> = kept().filter(|_| random.below(8) == 0).collect();
@@ -165,7 +166,7 @@ fn filter_and_rows(random: &mut Random) -> (Filter, BTreeSet<u64>, bool) {
     }
 }
 
-/// Searches until `is_done`; returns how many searches there were.
+/// Searches until `is_done`. Returns the number of searches.
 fn search(index: &Index<IndexFile>, seed: u64, is_done: &mut dyn FnMut() -> bool) -> u64 {
     let (mut random, mut searches) = (Random(seed), 0);
     let mut searcher = index.searcher();
@@ -191,7 +192,7 @@ fn search(index: &Index<IndexFile>, seed: u64, is_done: &mut dyn FnMut() -> bool
         assert_eq!(some.len(), k.max(usize::from(has_more)), "{filter:?}: {some:?}");
         let passes = |id: &&u64| rows.contains(id) || has_more && **id >= MORE && is_n(&filter, n_of(**id));
         assert_eq!(some.iter().filter(passes).count(), some.len(), "{filter:?} does not pass all of {some:?}");
-        // One of each pair, and one of each two twins.
+        // One row of each pair, and one of each two twins.
         let half = |ids: std::ops::Range<u64>| ids.map(|id| id / 2).step_by(2).collect::<Vec<u64>>();
         let of_pairs = n_is(Comparison::Equal, OF_PAIRS[random.below(2) as usize]);
         for (filter, ids) in
@@ -207,7 +208,7 @@ fn search(index: &Index<IndexFile>, seed: u64, is_done: &mut dyn FnMut() -> bool
     searches
 }
 
-/// Whether rows with this `n` pass one of the filters that find rows which were added.
+/// Whether rows with this `n` pass the filter, for the filters that find rows which were added.
 fn is_n(filter: &Filter, n: i64) -> bool {
     match filter {
         Filter::Compare(_, Comparison::Equal, Value::Int(with)) => n == *with,
@@ -219,7 +220,7 @@ fn is_n(filter: &Filter, n: i64) -> bool {
     }
 }
 
-/// Run as a child: searches until its input ends.
+/// Runs as a child: searches until its input ends.
 #[test]
 fn child_searches() {
     let Some(path) = std::env::var_os(CHILD) else { return };
@@ -262,12 +263,12 @@ fn filtered_searches_are_of_one_commit() {
         written.unwrap();
     });
     drop(child.stdin.take());
-    let of_child: u64 = hear().expect("the child told its searches").parse().unwrap();
+    let of_child: u64 = hear().expect("the child printed the number of its searches").parse().unwrap();
     assert!(child.wait().unwrap().success());
     println!("{searches:?} searches beside the writer's, {of_child} in another process");
     assert!(searches.into_inner() > 0 && of_child > 0);
     index.check(&mut |_| ControlFlow::Continue(())).unwrap();
-    // Of what was deleted and replaced, vacuum leaves nothing.
+    // A vacuum leaves nothing of deleted and replaced rows.
     delete(&index, &TWINS.collect::<Vec<_>>(), None, &mut |_| ControlFlow::Continue(())).unwrap();
     vacuum(&index, &mut |_| ControlFlow::Continue(())).unwrap();
     vacuum(&index, &mut |_| ControlFlow::Continue(())).unwrap();

@@ -1,4 +1,4 @@
-//! An index that is open while the process forks, as Python's `multiprocessing` does.
+//! An index that is open while the process forks, as with Python's `multiprocessing`.
 #![allow(unsafe_code, reason = "running code in a forked child is unsafe")]
 
 mod support;
@@ -37,7 +37,7 @@ fn parent_and_child_both_go_on() {
     for options in ways(64 * 8192) {
         let pages = Arc::new(open(&path, &options));
         read_some(&pages, 1);
-        // A reader that is busy, with reads in flight, across the fork.
+        // A reader has reads in flight during the fork.
         let busy = pages.reader();
         busy.start(PageId(900), 0..64);
         expect_body(901, busy.finish(PageId(901)).unwrap());
@@ -47,8 +47,8 @@ fn parent_and_child_both_go_on() {
         let search =
             move || std::panic::catch_unwind(|| read_some(&theirs, 2)).map_err(|_| Error::other("panicked"));
         let mut command = Command::new("true");
-        // SAFETY: no other thread uses `pages`, so the child finds its locks free; glibc's
-        // allocator works after a fork.
+        // SAFETY: no other thread uses `pages`, so its locks are free in the child. The allocator
+        // of glibc works after a fork.
         unsafe { command.pre_exec(search) };
         assert!(command.status().expect("the child read its pages").success());
 
@@ -72,7 +72,7 @@ fn a_child_that_lives_on_keeps_no_writer_out() {
     let child = unsafe { libc::fork() };
     if child == 0 {
         let _ = end.read(&mut [0]);
-        // SAFETY: ends the child without running anything of the parent's.
+        // SAFETY: ends the child and runs no code of the parent.
         unsafe { libc::_exit(0) };
     }
     assert!(IndexFile::open(&path, &writing).is_err());
@@ -80,7 +80,7 @@ fn a_child_that_lives_on_keeps_no_writer_out() {
     open(&path, &writing).close().unwrap();
     assert_eq!(scratch.names(), ["pages"]);
     says_so.write_all(&[1]).unwrap();
-    // SAFETY: `child` is a child of this process that nothing else waits for.
+    // SAFETY: `child` is a child of this process, and nothing else waits for it.
     assert_eq!(unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) }, child);
 }
 
@@ -118,7 +118,7 @@ fn the_child_of_a_writer_reads_and_does_not_write() {
         unsafe { command.pre_exec(child) };
         assert!(command.status().expect("the child read its pages").success());
         change(&pages).unwrap();
-        assert_eq!(pages.begin().unwrap().oldest_snapshot(), snapshot, "the child gave nothing back");
+        assert_eq!(pages.begin().unwrap().oldest_snapshot(), snapshot, "the child has not released the snapshot");
         drop((held, command));
         Arc::into_inner(pages).expect("the command is gone").close().unwrap();
         assert_eq!(scratch.names(), ["pages"]);

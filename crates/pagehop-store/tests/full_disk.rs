@@ -1,5 +1,5 @@
-//! Every verb on a disk that becomes full while it works: an error that says so, and the index has
-//! the rows that it had. With space again, the verb does its work.
+//! Every operation on a disk that becomes full while it works: the error says so, and the index has
+//! the rows that it had. With free space again, the operation succeeds.
 
 mod support;
 
@@ -29,7 +29,7 @@ fn columns() -> Vec<Column> {
     vec![Column { name: "n".into(), kind: ColumnKind::Int }]
 }
 
-/// Values and payloads of rows.
+/// Random values and payloads of rows.
 fn given(ids: &[u64], random: &mut Random) -> ColumnRows {
     let mut rows = ColumnRows::new(columns()).unwrap();
     ids.iter().for_each(|_| rows.push(&[Value::Int(random.below(5).into())]).unwrap());
@@ -57,13 +57,13 @@ fn new_index() -> (MemStorage, Index<IndexFile>) {
     add(&index, 0..ROWS, 1).unwrap();
     let gone: Vec<u64> = (0..ROWS / 4).collect();
     pagehop_store::delete(&index, &gone, None, &mut go_on).unwrap();
-    // Without a log, which would have space in reserve.
+    // The index has no log, because a log would have reserved space.
     index.into_pages().close().unwrap();
     let index = opened(&storage);
     (storage, index)
 }
 
-/// All that a user can read back.
+/// The ids, vectors and payloads of all rows.
 fn content(index: &Index<IndexFile>) -> (Vec<u64>, Vec<f32>, Vec<Option<Vec<u8>>>) {
     let ids = index.ids(0, usize::MAX).unwrap();
     let (vectors, payloads) = (index.vectors(&ids).unwrap(), index.payloads(&ids).unwrap());
@@ -71,7 +71,7 @@ fn content(index: &Index<IndexFile>) -> (Vec<u64>, Vec<f32>, Vec<Option<Vec<u8>>
     (ids, vectors, payloads)
 }
 
-/// Does `verb` with more and more space, until it succeeds. It must not at first.
+/// Does `verb` with more and more space until it succeeds. Fails if it succeeds at once.
 #[track_caller]
 fn expect_errors_that_change_nothing(verb: &dyn Fn(&Index<IndexFile>) -> Result<(), Error>) {
     let (storage, index) = new_index();

@@ -1,5 +1,5 @@
-//! A cursor with a limit of memory keeps it while it reads postings. The allocator says what it
-//! takes within a call.
+//! A cursor with a limit of memory keeps it while it reads postings. The allocator counts the
+//! memory that is used within a call.
 
 mod support;
 
@@ -76,8 +76,8 @@ fn postings_are_gathered_within_the_limit() {
         assert_eq!(found, ROWS / 4 * 3, "with a limit of {limit}; at most {most} bytes");
     }
     println!("{most:?} bytes at most");
-    // A buffer that grows is there twice for a moment. With the candidates of one more reading of
-    // the postings it is 2.4 times the limit.
+    // A buffer that grows exists twice for a moment. If the postings were read once more with their
+    // candidates in memory, the peak would be 2.4 times the limit.
     assert!(most[0] < 2 * LIMIT, "{} bytes for a limit of {LIMIT}", most[0]);
     assert!(most[1] > 4 * LIMIT, "{} bytes without a limit", most[1]);
 }

@@ -1,4 +1,4 @@
-//! The cache budget is kept. Each measurement runs as a process of its own.
+//! The cache keeps to its budget. Each measurement runs in its own process.
 
 mod support;
 
@@ -10,7 +10,7 @@ use support::{
     Random, Scratch, emulator_bytes_max, expect_body, open, resident_bytes, this_command, uring, write_pages,
 };
 
-/// `PATH,CACHE_BYTES,THREADS,IO`, for this program run again as a child.
+/// `PATH,CACHE_BYTES,THREADS,IO`, for a child, which is this program started again.
 const CHILD: &str = "PAGEHOP_TEST_MEMORY";
 
 #[test]

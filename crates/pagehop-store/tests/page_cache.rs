@@ -1,4 +1,4 @@
-//! A build that puts rows aside keeps to its memory also in the system's page cache.
+//! A build that does not fit into memory keeps to its memory in the system's page cache too.
 
 mod support;
 
@@ -12,10 +12,10 @@ const DIM: usize = 192;
 const ROWS: u64 = 20_000;
 const CHUNK_ROWS: u64 = 1_000;
 
-/// Read-ahead of the system, and pages of pieces that it cannot forget yet.
+/// Bytes for the read-ahead of the system, and for pages of pieces that it cannot drop yet.
 const BESIDE_BYTES: u64 = 1 << 20;
 
-/// Rows that are made when they are read, so that the source is in no cache.
+/// Rows that are computed when they are read, so that the source is in no cache.
 struct Rows;
 
 impl VectorSource for Rows {

@@ -1,5 +1,5 @@
-//! Payloads: rows come back with the bytes that they were added with, after every change, to
-//! readers of every commit, and their space is used again.
+//! Payloads: rows come back with the bytes that were added with them, after every change and for
+//! readers of every commit. The space of old payloads is used again.
 
 mod support;
 
@@ -53,7 +53,7 @@ fn given(payloads: &[Payload]) -> ColumnRows {
     ColumnRows::default().with_payloads(payloads.to_vec())
 }
 
-/// Adds rows of random vectors and payloads.
+/// Adds rows with random vectors and payloads.
 fn add(index: &Index<IndexFile>, ids: &[u64], rows: &mut Rows, random: &mut Random) {
     let new: Vec<(Vec<f32>, Payload)> = ids.iter().map(|_| (vector(random), payload(random))).collect();
     let components: Vec<f32> = new.iter().flat_map(|row| row.0.clone()).collect();
@@ -89,7 +89,7 @@ fn payloads_come_back_after_every_change() {
         let (mut rows, mut random) = (Rows::new(), Random(5));
         let _ = std::fs::remove_file(&path);
         let index = created(&path, vectors);
-        // It trains again at 8 times as many rows.
+        // The model is trained again at 8 times as many rows.
         for round in 0..12u64 {
             let ids: Vec<u64> = (0..10 << (round / 2)).map(|i| (round * 37 + i) % 500).collect();
             add(&index, &ids, &mut rows, &mut random);
@@ -167,7 +167,7 @@ fn a_search_beside_a_writer_gives_each_row_its_own_payload() {
     let index = created(&path, Vectors::Float32);
     let ids: Vec<u64> = (0..40).collect();
     let change = |round: u64| {
-        // The first component and the payload name the round.
+        // The first component and the payload tell the round.
         let vectors: Vec<f32> = ids
             .iter()
             .flat_map(|id| (0..DIM).map(move |at| if at == 0 { round as f32 } else { *id as f32 }))
@@ -194,7 +194,7 @@ fn a_search_beside_a_writer_gives_each_row_its_own_payload() {
         let mut searches = 0;
         while !ends.load(Ordering::Relaxed) || searches < 20 {
             let query = vec![0.0; DIM];
-            // From a list as long as the index: one version of each row.
+            // The list is as long as the index, so that the search finds one version of each row.
             let options = SearchOptions { search_list: 200, slack: f32::INFINITY, beam_width: 4 };
             let found = reader.with_payloads(|| reader.search(&query, 40, &options));
             let (result, payloads) = match found {

@@ -1,7 +1,8 @@
-//! One process that writes and others that read: commits are seen, snapshots are kept, the dead
-//! hold nothing.
+//! One process writes and others read: commits are seen, snapshots are kept, and processes that
+//! have ended hold nothing.
 //!
-//! This program runs itself as the other process, which does what lines on its input say.
+//! The other process is this program, which starts itself again. Each line on its input is an
+//! order.
 
 mod support;
 
@@ -31,7 +32,8 @@ fn fill(transaction: &mut impl PagesMut, page: u32, version: u8) {
     transaction.step(&[PageId(page)], step).unwrap();
 }
 
-/// Puts `version` all over the first `COUNT` pages but 0, in one commit, and adds a page.
+/// Writes `version` into all of the first `COUNT` pages except page 0, in one commit, and adds a
+/// page.
 fn commit(pages: &IndexFile, version: u8) {
     let mut transaction = pages.begin().unwrap();
     for page in 1..COUNT {
@@ -47,8 +49,8 @@ fn commit(pages: &IndexFile, version: u8) {
     transaction.commit().unwrap();
 }
 
-/// Looks at every page: the versions found are `at_least` that, and no page is of two. The newest
-/// found.
+/// Reads every page. Versions must be at least `at_least`, and no page may have two. Returns the
+/// newest version that was found.
 fn look(pages: &IndexFile, reader: &mut impl Reader, at_least: u8) -> u8 {
     let mut newest = 0;
     for page in 1..COUNT {
@@ -100,7 +102,7 @@ impl Other {
         writeln!(self.input, "{order}").unwrap();
     }
 
-    /// What the child answers to an order.
+    /// The answer of the child to an order.
     #[track_caller]
     fn ask(&mut self, order: &str) -> String {
         self.tell(order);
@@ -120,7 +122,7 @@ impl Other {
     }
 }
 
-/// Run as a child: see [`Other`].
+/// Runs as a child: see [`Other`].
 #[test]
 fn child_does_what_it_is_told() {
     let Some(path) = std::env::var_os(CHILD).map(PathBuf::from) else { return };
@@ -150,7 +152,7 @@ fn child_does_what_it_is_told() {
             "hold" => {
                 let mut reader = pages.as_ref().unwrap().reader();
                 held.push(reader.snapshot(true));
-                // Until the process ends.
+                // The snapshot is held until the process ends.
                 std::mem::forget(reader);
                 held[held.len() - 1].to_string()
             }
@@ -173,7 +175,7 @@ fn child_does_what_it_is_told() {
     }
 }
 
-/// Looks until version `until` is there.
+/// Reads again and again until version `until` is there.
 fn hammer(pages: &IndexFile, until: u8) -> String {
     let (mut seen, mut rounds) = (0, 0_u64);
     while seen < until {
@@ -193,8 +195,7 @@ fn hammer(pages: &IndexFile, until: u8) -> String {
             }
         }
         drop(reader);
-        // Whatever version a page had, the next snapshot has all of it but the commit that was on
-        // its way.
+        // If a page had a version, the next snapshot has all commits up to the one before it.
         seen = newest.saturating_sub(1);
         if newest == until {
             break;
@@ -318,7 +319,7 @@ fn an_index_that_is_built_again_loses_its_log() {
     assert_eq!(pages.page_count(), 7);
     expect_body(6, pages.reader().finish(PageId(6)).unwrap());
     assert_eq!(reading.ask("close"), "closed");
-    assert_eq!(scratch.names(), ["items", "items-shared"], "it is not the old reader's to remove");
+    assert_eq!(scratch.names(), ["items", "items-shared"], "the old reader must not remove it");
     drop(pages);
     assert_eq!(scratch.names(), ["items"]);
     reading.kill();
@@ -373,7 +374,7 @@ fn a_killed_writer_leaves_every_commit_it_told_of() {
         assert_eq!(look(&reading, &mut reader, there + 1), there + 1);
         drop(reader);
         drop((pages, reading));
-        assert_eq!(scratch.names(), ["items"], "a log that was emptied goes with the last");
+        assert_eq!(scratch.names(), ["items"], "the last process removes a log that was emptied");
     }
 }
 
@@ -403,7 +404,7 @@ fn a_directory_that_cannot_be_written_is_read_with_its_log() {
             assert_eq!(other.ask("look 1"), "1");
             let refused = other.ask("write");
             assert!(refused.contains("for writing: Read-only file system"), "{refused}");
-            // It is not notified of commits, but finds them when the log has moved on.
+            // The reader is not told of commits, but may find them after a checkpoint.
             let pages = open(&path, &writing());
             pages.checkpoint().unwrap();
             commit(&pages, 2);

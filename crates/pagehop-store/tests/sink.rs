@@ -1,4 +1,4 @@
-//! A build leaves a whole file or what was there before.
+//! A build leaves a complete file, or the file that was there before.
 
 mod support;
 
@@ -11,7 +11,7 @@ use pagehop_engine::{Error, PageId, PageSink, Pages, Reader};
 use pagehop_store::{NewIndexFile, OpenOptions};
 use support::{Scratch, body_of, expect_body, open, this_command, write_pages};
 
-/// Says to this program, run again as a child, what it is to do.
+/// Set for a child, which is this program started again: what it must do.
 const CHILD: &str = "PAGEHOP_TEST_CHILD";
 
 fn child(test: &str, path: &Path) -> Command {
@@ -148,7 +148,7 @@ fn a_place_that_cannot_be_written_says_why() {
     }
 }
 
-/// Run as a child: builds for ever.
+/// Runs as a child: builds forever.
 #[test]
 fn child_builds_for_ever() {
     let Some(path) = std::env::var_os(CHILD).map(PathBuf::from) else {
@@ -186,7 +186,7 @@ fn a_killed_build_leaves_the_old_file_or_nothing() {
     }
 }
 
-/// Run as a child on a file system of 2 MiB in memory.
+/// Runs as a child on a file system of 2 MiB in memory.
 #[test]
 fn child_fills_the_disk() {
     let Some(path) = std::env::var_os(CHILD).map(PathBuf::from) else {
@@ -201,7 +201,7 @@ fn child_fills_the_disk() {
         if attempt > 0 {
             drop(sink);
         } else {
-            // A caller that overlooks that does not get a file with holes.
+            // A caller that ignores the error must not get a file with missing pages.
             let _ = sink.write(PageId(0), &body_of(0));
             sink.finish().unwrap_err();
         }

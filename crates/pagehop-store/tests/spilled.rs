@@ -1,5 +1,5 @@
-//! Builds that put rows aside: their files come and go, and memory is kept. The measurement runs as
-//! a process of its own.
+//! Builds that do not fit into memory: their temporary files come and go, and they keep to their
+//! memory. The measurement runs in its own process.
 
 mod support;
 
@@ -21,10 +21,10 @@ const CHUNK_COMPONENTS: u64 = 64_000;
 #[global_allocator]
 static ALLOCATOR: Counted = Counted::new();
 
-/// For this program run again as a child: the path of the index.
+/// For a child, which is this program started again: the path of the index.
 const CHILD: &str = "PAGEHOP_TEST_SPILLED";
 
-/// Rows that are made when they are read: their number and their dimensions.
+/// Rows that are computed when they are read: their number and their dimensions.
 struct Rows(u64, usize);
 
 impl VectorSource for Rows {
@@ -35,7 +35,8 @@ impl VectorSource for Rows {
     fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
         let Self(rows, dim) = *self;
         let mut random = Random(7);
-        // Chunks of as many bytes for all dimensions: their memory is not the build's.
+        // Chunks have the same number of bytes for all dimensions: their memory is not that of the
+        // build.
         let chunk = CHUNK_COMPONENTS / dim as u64;
         for first in (0..rows).step_by(chunk as usize) {
             let ids: Vec<u64> = (first..rows.min(first + chunk)).collect();
@@ -65,7 +66,7 @@ fn small(path: &Path, rows: u64) -> BuildOptions {
 fn temporary_files_are_gone_after_a_build_and_after_an_error() {
     let scratch = Scratch::new("spilled");
     let path = scratch.path("items.pagehop");
-    // An emulator takes thirty times as long. That the rows do not fit in memory is asserted.
+    // An emulator takes thirty times as long. `small` asserts that the rows do not fit into memory.
     let rows = if is_emulated() { 9_000 } else { 16_000 };
     let options = small(&path, rows);
     for stop in ["encode", "spread", "refine", "merge", "write"] {
@@ -96,7 +97,8 @@ fn child_is_killed() {
     };
     let path = PathBuf::from(path);
     let mut resumed = 0;
-    // Where a phase comes again for every partition, it is the second time.
+    // If a phase comes again for every partition, the child is killed when it comes the second
+    // time.
     let mut since = "";
     let mut times = 0;
     let mut go_on = |progress: Progress| {
@@ -106,7 +108,7 @@ fn child_is_killed() {
         times += usize::from(progress.phase == phase && since != phase);
         since = progress.phase;
         if progress.phase == phase && (times == 2 || phase != "refine") {
-            // SIGKILL: nothing of this process gets to clean anything.
+            // SIGKILL: the process cannot remove any of its files.
             let own = std::process::id().to_string();
             Command::new("kill").args(["-9", &own]).status().unwrap();
             std::thread::sleep(std::time::Duration::from_secs(60));
@@ -149,7 +151,8 @@ fn killed_rows() -> Named {
     Named(Rows(KILLED_ROWS, DIM), columns)
 }
 
-/// Runs a build that is killed in `phase`, or not at all; what it printed, unless it was killed.
+/// Runs a build that is killed in `phase`, or never if no phase has that name. Returns its output,
+/// unless it was killed.
 fn child_of(path: &Path, phase: &str) -> Option<String> {
     let mut command = this_command();
     command.args(["--exact", "child_is_killed", "--nocapture"]).env(CHILD, path).env(KILLED, phase);
@@ -157,7 +160,7 @@ fn child_of(path: &Path, phase: &str) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The bytes of an index without those that identify a file, and checksums over them.
+/// The bytes of an index without those that identify a file, and without the checksums over them.
 fn bodies(path: &Path) -> Vec<u8> {
     let bytes = std::fs::read(path).unwrap();
     bytes.chunks_exact(PAGE_BYTES).flat_map(|page| page[HOST_HEADER_BYTES..].to_vec()).collect()
@@ -188,7 +191,8 @@ fn a_build_that_is_killed_in_any_phase_goes_on_and_gives_the_same_index() {
         std::fs::write(&path, "what was there").unwrap();
     }
     println!("{resumed:?} of {KILLED_ROWS} rows were connected before");
-    // In other phases the first partition is not finished, in "refine" it is the second.
+    // When the child is killed before "refine", no partition is finished. In "refine", the first
+    // one is finished. After "refine", all are.
     assert_eq!(resumed[..7], [0; 7]);
     assert!(resumed[7] > 0 && resumed[7] < KILLED_ROWS);
     assert_eq!(resumed[8..], [KILLED_ROWS; 8]);
@@ -230,7 +234,7 @@ fn what_a_killed_build_left_goes_with_any_build_of_the_index() {
     for options in [in_memory, other] {
         assert_eq!(child_of(&path, "merge"), None);
         assert_eq!(scratch.names(), ["items.pagehop-build"]);
-        // A build that is refused is none.
+        // A build that is refused removes nothing.
         let little = BuildOptions { memory_bytes: 1 << 16, ..killed_options() };
         let refused = pagehop_store::build(&path, &mut killed_rows(), &little, false, go_on);
         assert!(matches!(refused, Err(Error::Memory { .. })), "{refused:?}");
@@ -241,14 +245,14 @@ fn what_a_killed_build_left_goes_with_any_build_of_the_index() {
     }
 }
 
-/// The largest memory of this process so far, files that are mapped included.
+/// The largest memory of this process so far, in bytes. It includes files that are mapped.
 fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// For the same child: rows and dimensions.
+/// For the same child: the number of rows and of dimensions.
 const SHAPE: &str = "PAGEHOP_TEST_SHAPE";
 
 #[test]
@@ -292,15 +296,16 @@ fn child_builds() {
     println!("memory {memory_bytes} peak {peak} allocated {allocated}");
 }
 
-/// Builds rows of a shape with the least memory, and asserts that it is kept.
+/// Builds rows of a shape with the least memory, and asserts that the build keeps to it.
 fn memory_is_kept(rows: u64, dim: usize) {
     let scratch = Scratch::new(&format!("spilled-memory-{dim}"));
     let output = this_command()
         .args(["--exact", "child_builds", "--nocapture"])
         .env(CHILD, scratch.path("items.pagehop"))
         .env(SHAPE, format!("{rows} {dim}"))
-        // What threads free is for all of them. With an arena for each, the peak is a matter of
-        // chance: of 1,536 dimensions it is between 40 and 46 MB of 42.
+        // With one arena, all threads use the memory that others freed. With an arena for each
+        // thread, the peak varies: with 1,536 dimensions it is between 40 and 46 MB, and 42 MB are
+        // allowed.
         .env("MALLOC_ARENA_MAX", "1")
         .output()
         .unwrap();
@@ -313,9 +318,9 @@ fn memory_is_kept(rows: u64, dim: usize) {
     let [memory, peak, allocated] = ["memory", "peak", "allocated"].map(figure);
     println!("{dim} dimensions: {allocated} bytes were allocated and {peak} in memory, of {memory}");
     assert!(allocated < memory, "{allocated} bytes were allocated, {memory} were allowed");
-    assert!(allocated > memory / 3, "{allocated} bytes are too few to be true, {memory} were allowed");
-    // The kernel counts an emulator's own memory, too: qemu 7.2 loses 300 kB with each thread that
-    // ends, and a build starts a thousand.
+    assert!(allocated > memory / 3, "only {allocated} bytes were counted, {memory} were allowed");
+    // The kernel also counts the memory of an emulator: qemu 7.2 loses 300 kB with each thread that
+    // ends, and a build starts a thousand threads.
     assert!(is_emulated() || peak < memory, "{peak} bytes were in memory, {memory} were allowed");
 }
 
@@ -324,7 +329,7 @@ fn the_memory_of_a_build_is_kept() {
     memory_is_kept(60_000, DIM);
 }
 
-/// There the rows that a model is trained on are most of what a build holds.
+/// With many dimensions, the rows that the model is trained with are most of what a build holds.
 #[test]
 fn the_memory_of_a_build_of_many_dimensions_is_kept() {
     memory_is_kept(if is_emulated() { 5_000 } else { 12_000 }, 1536);

@@ -1,4 +1,4 @@
-//! Tags beside a writer: a search sees the tags of one commit, also while the rows get others and
+//! Tags beside a writer: a search sees the tags of one commit, also while rows get other tags and
 //! vacuum frees the records of the old ones.
 
 mod support;
@@ -21,7 +21,7 @@ fn go_on(_: Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// The tags of all rows in a version: their parity, and the version.
+/// The tags of all rows in a version: the parity of the id, and the version.
 fn tags(version: u64) -> ColumnRows {
     let mut rows = ColumnRows::new(vec![Column { name: "g".into(), kind: ColumnKind::Tags }]).unwrap();
     for id in 0..ROWS {

@@ -1,5 +1,5 @@
-//! Text ids: rows come back under the texts that they were added with, after every change, to
-//! readers of every commit; two texts with the same hash stay two rows.
+//! Text ids: rows come back under the texts with which they were added, after every change and for
+//! readers of every commit. Two texts with the same hash stay two rows.
 
 mod support;
 
@@ -45,7 +45,7 @@ fn payload(random: &mut Random, keeps: bool) -> Payload {
     (keeps && most > 0).then(|| (0..random.below(most)).map(|at| (at * 7 + most) as u8).collect())
 }
 
-/// A text of any allowed length, which follows from the number.
+/// The text of a number. Texts have different lengths.
 fn text(number: u64) -> String {
     match number % 7 {
         0 => number.to_string(),
@@ -60,7 +60,7 @@ fn texts(numbers: impl Iterator<Item = u64>) -> Vec<String> {
     numbers.map(text).collect()
 }
 
-/// Adds rows of random vectors and payloads.
+/// Adds rows with random vectors and payloads.
 fn add(index: &Index<IndexFile>, ids: &[String], rows: &mut Rows, random: &mut Random) {
     let keeps = index.keeps_payloads();
     let new: Vec<(Vec<f32>, Payload)> = ids.iter().map(|_| (vector(random), payload(random, keeps))).collect();
@@ -128,7 +128,7 @@ fn text_ids_come_back_after_every_change() {
         let _ = std::fs::remove_file(&path);
         let index = created(&path, vectors, payloads);
         assert_eq!((index.info().unwrap().id_kind, index.keeps_payloads()), (IdKind::Text, payloads));
-        // It trains again at 8 times as many rows.
+        // The model is trained again at 8 times as many rows.
         for round in 0..10u64 {
             let mut ids = texts((0..10 << (round / 2)).map(|i| (round * 37 + i) % 300));
             ids.push(ids[0].clone());
@@ -152,7 +152,7 @@ fn text_ids_come_back_after_every_change() {
         assert_eq!(compacted.info().unwrap().payload, payloads);
         expect(&compacted, &rows, &mut random);
         expect(&opened(&scratch.path("copy")), &rows, &mut random);
-        // Without any rows, too.
+        // The same without any rows.
         let ids: Vec<String> = rows.keys().cloned().collect();
         delete(&compacted, &ids, &mut rows);
         expect(&compacted, &rows, &mut random);
@@ -181,7 +181,7 @@ fn payloads_change_under_the_same_ids() {
     );
     ids.iter().zip(payloads).for_each(|(id, payload)| rows.get_mut(id).unwrap().1 = payload);
     expect(&index, &rows, &mut random);
-    // The same rows again change nothing.
+    // Adding the same rows again changes nothing.
     let again: Vec<f32> = ids[..1].iter().flat_map(|id| rows[id].0.clone()).collect();
     let same = ColumnRows::default().with_payloads(vec![rows[&ids[0]].1.clone()]);
     let report =
@@ -377,7 +377,8 @@ fn a_search_beside_a_writer_gives_each_row_its_own_id() {
     let numbers: Vec<u64> = (0..40).collect();
     let ids = texts(numbers.iter().copied());
     let change = |round: u64| {
-        // The first component names the round, the others the row. Some rows are gone for a time.
+        // The first component tells the round, the others tell the row. Some rows are deleted for a
+        // time.
         pagehop_store::delete(&index, &ids[(round % 7) as usize..][..5], None, &mut go_on).unwrap();
         let rows = numbers.iter().flat_map(|id| (0..DIM).map(move |at| if at == 0 { round } else { *id } as f32));
         pagehop_store::add(&index, &ids, &rows.collect::<Vec<f32>>(), AddOptions::default(), &mut go_on).unwrap();
@@ -420,8 +421,8 @@ fn a_search_beside_a_writer_gives_each_row_its_own_id() {
     });
 }
 
-/// Pairs of texts with the same SipHash-2-4 under the keys 1, the seed, and 0. They were searched
-/// for with 10^10 hashes.
+/// Pairs of texts with the same SipHash-2-4 under the keys 1, the seed, and 0. They were found by a
+/// search of 10^10 hashes.
 const PAIRS: [[&str; 2]; 3] = [
     ["4325e5e248b21f8a", "0bd1903d23855824"],
     ["ed05610e864f7a84", "30ddbeee48217f65"],
@@ -475,7 +476,7 @@ fn texts_with_the_same_hash_are_two_rows() {
                 pagehop_store::retrain(&index, &mut go_on).unwrap();
             }
         }
-        // One that is left alone keeps its number, also when it is written again.
+        // The row of a pair that stays keeps its number, also when it is written again.
         add(&index, &pairs, &mut rows, &mut random);
         let before = numbers(&index);
         let moved = PAIRS.map(|[a, b]| if before[a] < before[b] { [a, b] } else { [b, a] });

@@ -1,5 +1,5 @@
-//! Several threads add the rows of one call: each row is there once, with what was given with it,
-//! and the graph is as good as that of one thread.
+//! Several threads add the rows of one call: each row is in the index once, with all that was given
+//! with it, and the graph is as good as that of one thread.
 
 mod support;
 
@@ -15,7 +15,7 @@ use pagehop_store::{AddOptions, IndexFile, OpenOptions};
 use support::{Random, Scratch};
 
 const DIM: usize = 24;
-/// More than there are cores: a thread loses its core in the middle of a row.
+/// More threads than cores, so that a thread loses its core in the middle of a row.
 const THREADS: usize = 6;
 
 type Row = (Vec<f32>, i64, Option<Vec<u8>>);
@@ -40,7 +40,7 @@ fn vector(random: &mut Random) -> Vec<f32> {
     (0..DIM).map(|at| (center * (at + 1) as f32).sin() * 2.0 + random.below(2001) as f32 / 1000.0).collect()
 }
 
-/// What a life of an index is made of.
+/// What an index keeps.
 struct Life {
     vectors: Vectors,
     has_payloads: bool,
@@ -49,7 +49,7 @@ struct Life {
 
 impl Life {
     fn row(&self, rows: &Rows, random: &mut Random) -> Row {
-        // Some rows are equal to others, also to those of the same call.
+        // Some rows are equal to others, also to rows of the same call.
         let equal = rows.values().nth(random.below(4 * rows.len().max(1) as u32) as usize);
         let vector = equal.map_or_else(|| vector(random), |row| row.0.clone());
         let payload = (random.below(3) > 0).then(|| vec![random.below(256) as u8; random.below(400) as usize]);

@@ -2,7 +2,7 @@
 
 use pagehop_engine::{ColumnRows, EachChunk, Error, VectorSource};
 
-/// Rows that chunks of a scan have at most.
+/// Most rows in a chunk of a scan.
 const CHUNK_ROWS: usize = 8192;
 
 /// Rows in memory. Sources of other kinds implement [`VectorSource`].
@@ -15,7 +15,7 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Rows with these ids, whose vectors lie one after the other.
+    /// Rows with these ids. Their vectors follow one another in the order of the ids.
     ///
     /// # Errors
     ///

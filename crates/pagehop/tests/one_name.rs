@@ -1,5 +1,5 @@
-//! What the crate adds to those behind it: rows in memory, and one search for every effort and
-//! filter.
+//! What this crate adds to the crates behind it: rows in memory, and one search for every effort
+//! and filter.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use pagehop::{
 const DIM: usize = 3;
 const ROWS: u64 = 4_000;
 
-/// A row of numbers from 0 to 1 that look random.
+/// A vector of numbers from 0 to 1 that look random.
 fn vector(id: u64) -> [f32; DIM] {
     std::array::from_fn(|at| {
         (id.wrapping_mul(0x9e37_79b9).wrapping_add(at as u64 * 0x85eb_ca6b) % 10_007) as f32 / 1e4
@@ -23,8 +23,8 @@ fn quiet(_: Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// An index of its own for a test, over [`ROWS`] rows with their parity as a column; it is removed
-/// at the end.
+/// An index for one test, over [`ROWS`] rows with their parity as a column. It is removed when this
+/// is dropped.
 struct Built(PathBuf);
 
 impl Built {
@@ -50,7 +50,7 @@ impl Drop for Built {
     }
 }
 
-/// The ids of the nearest rows that pass, by a look at each.
+/// The ids of the nearest rows that pass, by brute force.
 fn nearest(query: &[f32], k: usize, passes: impl Fn(u64) -> bool) -> Vec<u64> {
     let squared = |id: u64| vector(id).iter().zip(query).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>();
     let mut ids: Vec<u64> = (0..ROWS).filter(|&id| passes(id)).collect();

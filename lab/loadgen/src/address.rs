@@ -17,7 +17,7 @@ pub(crate) enum Scheme {
 }
 
 impl Scheme {
-    /// What a URL may begin with.
+    /// The prefixes of URLs of this kind; errors name the first.
     fn prefixes(self) -> &'static [&'static str] {
         match self {
             Self::Postgres => &["postgres://", "postgresql://"],
@@ -32,7 +32,7 @@ impl Scheme {
         }
     }
 
-    /// The environment variables that name the user and the password where the URL does not.
+    /// The environment variables with the user and the password, for a URL that has none.
     pub(crate) fn variables(self) -> (&'static str, &'static str) {
         match self {
             Self::Postgres => ("PGUSER", "PGPASSWORD"),
@@ -49,13 +49,13 @@ pub(crate) struct Address {
     /// The path of the Unix socket, if there is one.
     pub(crate) socket: Option<String>,
     pub(crate) user: String,
-    /// May be empty in MySQL's protocol: then no database is chosen.
+    /// In MySQL's protocol it may be empty: then no database is chosen.
     pub(crate) database: String,
     pub(crate) password: Option<String>,
 }
 
 impl Address {
-    /// Reads a URL. `default_user` is used if it names no user.
+    /// Reads a URL. `default_user` is used if the URL names no user.
     pub(crate) fn parse(scheme: Scheme, url: &str, default_user: Option<&str>) -> Result<Self, Error> {
         read(scheme, url, default_user).map_err(|what| Error::Use(format!("--url: {what}")))
     }

@@ -1,6 +1,6 @@
-//! Every request and its answer, as a .npy file of int64, for evaluations that are not made here.
+//! Every request and its answer, as a .npy file of int64, for other programs to evaluate.
 //!
-//! A row is a request: the number of its query, its latency in nanoseconds, and the ids of its
+//! Each row is a request: the number of its query, its latency in nanoseconds, and the ids of its
 //! answer, padded with -1. The rows of one connection are in order, and connections follow one
 //! another.
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::errors::Error;
 
-/// Numbers before the ids of a row.
+/// Numbers before the ids in a row.
 const HEAD: usize = 2;
 /// The length of a .npy header is a multiple of this, in bytes.
 const ALIGN: usize = 64;
@@ -30,7 +30,7 @@ impl Answers {
         self.values.extend((0..rows).map(|at| ids.get(at).copied().flatten().unwrap_or(-1)));
     }
 
-    /// Appends the record of another connection.
+    /// Appends the requests and answers of another connection.
     pub(crate) fn add(&mut self, other: Self) {
         self.values.extend(other.values);
     }

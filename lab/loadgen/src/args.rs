@@ -10,11 +10,12 @@ use crate::schedule::Length;
 const SECONDS: f64 = 10.0;
 const SECONDS_MAX: f64 = 1e6;
 
-/// Measure one statement of a PostgreSQL server, over and over.
+/// Measure one statement of a PostgreSQL server, again and again.
 ///
-/// Connections are opened, the statement is prepared and executed once on each before the clock
-/// starts. With --rate, requests are due at that rate and latencies count from there. What was
-/// measured goes to standard output. The exit code is 1 if a request failed, 130 after Ctrl-C.
+/// Before the clock starts, connections are opened, and on each the statement is prepared and
+/// executed at least once. With --rate, requests are due at that rate and latencies count from
+/// there. What was measured goes to standard output. The exit code is 1 if a request failed, 130
+/// after Ctrl-C.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PostgresArgs {
     #[command(flatten)]
@@ -25,7 +26,7 @@ pub(crate) struct PostgresArgs {
     pub(crate) param_type: Option<ParameterType>,
 }
 
-/// Measure one statement of a MariaDB server, over and over.
+/// Measure one statement of a MariaDB server, again and again.
 ///
 /// As `postgres` does, with `?` for the parameter: SELECT id FROM items ORDER BY
 /// VEC_DISTANCE_EUCLIDEAN(embedding, ?) LIMIT 10. A setting is one of the session, such as
@@ -66,7 +67,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = positive)]
     pub(crate) connections: usize,
 
-    /// Seconds that do not count, before; they begin in the middle of the queries
+    /// Seconds of requests before the measurement, which do not count; they begin in the middle of
+    /// the queries
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = not_negative)]
     pub(crate) warmup: f64,
 

@@ -1,4 +1,4 @@
-//! The connection trait that measurements use, for any protocol, and the socket below it.
+//! The trait of a connection that measurements use, for any protocol, and the socket below it.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -12,12 +12,12 @@ use crate::parameter::{ParameterType, Queries};
 use crate::plan::{Plan, PlanCounts};
 use crate::usage::Worker;
 
-/// Rows as text; `None` where a value is null.
+/// Rows as text; a value that is null is `None`.
 pub(crate) type Rows = Vec<Vec<Option<String>>>;
 
 /// A connection that is ready for a query.
 pub(crate) trait Client: Sized + Send {
-    /// The kind of URL of such a server.
+    /// The kind of URL for servers of this protocol.
     const SCHEME: Scheme;
 
     /// Connects and logs in.
@@ -33,8 +33,8 @@ pub(crate) trait Client: Sized + Send {
     /// chooses.
     fn prepare(&mut self, sql: &str, wanted: Option<ParameterType>) -> Result<Prepared, Error>;
 
-    /// Executes the prepared statement. `ids` becomes the integers of the first column, `None`
-    /// where it is null or another type.
+    /// Executes the prepared statement. Sets `ids` to the integers of the first column; a value
+    /// that is null or of another type is `None`.
     fn execute(&mut self, parameter: Option<&[u8]>, ids: &mut Vec<Option<i64>>) -> Result<(), Trouble>;
 
     /// The SQL statement that makes a setting.
@@ -46,21 +46,21 @@ pub(crate) trait Client: Sized + Send {
     /// The plan of the prepared statement `sql` with the first of `queries`.
     fn plan(&mut self, sql: &str, queries: Option<&Queries>) -> Result<Plan, Trouble>;
 
-    /// The plans of this connection so far, where the server counts them.
+    /// The plans that this connection used so far; `None` if the server does not count them.
     fn plan_counts(&mut self) -> Option<PlanCounts> {
         None
     }
 
-    /// Flushes the counters of this connection to the shared statistics of the server.
+    /// Writes the counters of this connection into the shared statistics of the server.
     fn publish(&mut self) -> Result<(), Trouble> {
         Ok(())
     }
 
-    /// Blocks read so far, and blocks found in the server's buffers.
+    /// The number of blocks read so far, and of blocks found in the server's buffers.
     fn blocks(&mut self) -> Result<(f64, f64), Trouble>;
 
-    /// The process or thread of the server for this connection. The server must run on this
-    /// machine.
+    /// The process or thread of the server that works for this connection. The server must run on
+    /// this machine.
     fn worker(&mut self) -> Result<Worker, Error>;
 
     /// Runs `sql` and returns the first column of its first row.
@@ -93,26 +93,26 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// An error of a protocol reader ends the connection.
+/// A message that cannot be read ends the connection.
 impl From<String> for Trouble {
     fn from(text: String) -> Self {
         Self::Lost(text)
     }
 }
 
-/// An error of a server or a connection, as the error of the command.
+/// The error of the command for an error of a server or a connection.
 impl From<Trouble> for Error {
     fn from(trouble: Trouble) -> Self {
         Self::Failure(trouble.to_string())
     }
 }
 
-/// Adds to an error what was being done.
+/// Adds to an error what the client was doing.
 pub(crate) fn during(what: impl fmt::Display) -> impl FnOnce(Trouble) -> Error {
     move |trouble| Error::from(trouble).during(what)
 }
 
-/// A socket of either kind.
+/// A TCP or a Unix socket.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Tcp(TcpStream),
@@ -153,12 +153,12 @@ impl Read for Socket {
     }
 }
 
-/// A fake server: it answers each group of bytes with the next of `answers`, and returns what it
-/// received.
+/// A server for tests: it answers each group of bytes with the next of `answers`, and returns what
+/// it received.
 #[cfg(test)]
 pub(crate) fn scripted(answers: &'static [&'static [u8]]) -> (Socket, std::thread::JoinHandle<Vec<Vec<u8>>>) {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
-    // If the script is too short, the test fails instead of waiting forever.
+    // If the script is too short, the test fails and does not wait forever.
     ours.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
     let server = std::thread::spawn(move || {
         let mut heard = Vec::new();

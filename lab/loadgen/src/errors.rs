@@ -10,12 +10,12 @@ pub(crate) enum Error {
     Use(String),
     /// The measurement failed.
     Failure(String),
-    /// Ctrl-C or a request to terminate. Results so far were printed.
+    /// Ctrl-C or a request to terminate. The results so far were printed.
     Interrupted,
 }
 
 impl Error {
-    /// This error, prefixed with what was being done.
+    /// This error, with what the command was doing before its text.
     pub(crate) fn during(self, before: impl Display) -> Self {
         match self {
             Self::Use(text) => Self::Use(format!("{before}: {text}")),

@@ -1,12 +1,12 @@
-//! Splits bytes from a server into messages: the common part of the protocols' readers.
+//! Splits bytes from a server into messages. The readers of both protocols use it.
 //!
-//! A message is a header of fixed size, which holds the length of the body, and the body. The input
+//! A message is a header of fixed size, which has the length of the body, and the body. The input
 //! is not trusted: an impossible length or a body that ends early is an error.
 
 use std::io::{ErrorKind, Read};
 use std::ops::Range;
 
-/// Messages from a server. Buffers bytes beyond the current message.
+/// Messages from a server. Bytes after the current message stay in a buffer.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     buffer: Vec<u8>,
@@ -19,7 +19,7 @@ impl Incoming {
         Self { buffer: vec![0; 1 << 14], body: 0..0, filled: 0 }
     }
 
-    /// Reads the next message and returns its header. `body_bytes` takes the length of the body
+    /// Reads the next message and returns its header. `body_bytes` returns the length of the body
     /// from the header.
     pub(crate) fn next_message<const HEADER: usize>(
         &mut self,
@@ -42,7 +42,8 @@ impl Incoming {
         Fields { rest: &self.buffer[self.body.clone()] }
     }
 
-    /// Reads until `bytes` bytes after the last message are in the buffer. Returns their position.
+    /// Reads until `bytes` bytes after the last message are in the buffer. Returns their position
+    /// in it.
     fn bring(&mut self, bytes: usize, from: &mut impl Read) -> Result<usize, String> {
         let start = self.body.start;
         if self.filled - start >= bytes {
@@ -66,8 +67,7 @@ impl Incoming {
     }
 }
 
-/// The body of a message, read from front to back. Each protocol adds the numbers of its byte
-/// order.
+/// The body of a message, read from its start. Each protocol adds the numbers of its byte order.
 #[derive(Clone, Debug)]
 pub(crate) struct Fields<'b> {
     pub(crate) rest: &'b [u8],
@@ -102,7 +102,7 @@ impl<'b> Fields<'b> {
     }
 }
 
-/// Returns one byte per call, like a slow network.
+/// Returns one byte per call, as a slow network might.
 #[cfg(test)]
 pub(crate) struct Drops<'b>(pub(crate) &'b [u8]);
 

@@ -1,4 +1,4 @@
-//! Ctrl-C and requests to terminate: the first one ends the measurement, the second ends the
+//! Ctrl-C and requests to terminate. The first one ends the measurement, the second ends the
 //! process.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use crate::errors::Error;
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// Installs the handler. From now on, the first request only sets a flag.
+/// Installs the handler. From then on, the first request only sets a flag.
 pub(crate) fn listen() -> Result<(), Error> {
     let handler = || {
         if REQUESTED.swap(true, Ordering::Relaxed) {

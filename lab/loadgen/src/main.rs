@@ -1,6 +1,6 @@
 //! Sends queries to a database server and measures throughput, latency and CPU on both sides.
 //!
-//! It does as little work per query as possible, so that it measures the server.
+//! The client does as little work per query as possible, so that the server is measured.
 #![forbid(unsafe_code)]
 
 mod address;

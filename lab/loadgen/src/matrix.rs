@@ -51,7 +51,7 @@ fn ending(path: &Path) -> &str {
     path.extension().and_then(|ending| ending.to_str()).unwrap_or_default()
 }
 
-/// Reads `rows` rows of `width` numbers, which must be the whole body.
+/// Reads `rows` rows of `width` numbers, which must be all of the body.
 fn exact<T, const N: usize>(
     width: usize,
     body: &[u8],
@@ -65,15 +65,15 @@ fn exact<T, const N: usize>(
     Ok(Matrix { width, values: body.as_chunks().0.iter().copied().map(number).collect() })
 }
 
-/// Splits a file of two 32-bit numbers, rows and width, and the rows. Returns width, bytes of the
-/// rows, and number of rows.
+/// Splits a file that has two 32-bit numbers, the rows and the width, and then the rows. Returns
+/// the width, the bytes of the rows, and the number of rows.
 fn bin(bytes: &[u8]) -> Result<(usize, &[u8], usize), String> {
     let (rows, rest) = u32_of(bytes).ok_or("it has fewer bytes than its header")?;
     let (width, rest) = u32_of(rest).ok_or("it has fewer bytes than its header")?;
     Ok((width, rest, rows))
 }
 
-/// Reads rows that each begin with their width.
+/// Reads rows, each of which begins with its width.
 fn vecs<T>(bytes: &[u8], number: impl Fn([u8; 4]) -> T + Copy) -> Result<Matrix<T>, String> {
     let (width, _) = u32_of(bytes).ok_or("it has no row")?;
     let row_bytes =
@@ -96,7 +96,7 @@ fn u32_of(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((u32::from_le_bytes(*first) as usize, rest))
 }
 
-/// The header values of a .npy file, and its numbers.
+/// The values in the header of a .npy file, and the bytes of its numbers.
 struct Npy<'b> {
     descr: &'b str,
     rows: usize,

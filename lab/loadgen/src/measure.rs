@@ -43,7 +43,8 @@ pub(crate) fn run<C: Client>(args: &Args, wanted: Option<ParameterType>) -> Resu
     conclude(&report)
 }
 
-/// Runs a phase that begins with `first_query`, keeping every request if wanted.
+/// Runs a phase whose first request has the query `first_query`. If `keep`, every request is
+/// recorded.
 fn ask<C: Client>(
     args: &Args,
     session: &mut Session<C>,
@@ -58,7 +59,7 @@ fn ask<C: Client>(
     phase::run(connections, work, length, rate)
 }
 
-/// A connection for reading the statistics of the server.
+/// A connection that reads the statistics of the server.
 fn observe<C: Client>(address: &Address) -> Result<C, Error> {
     let mut observer = C::open(address).map_err(during("--blocks"))?;
     let known = observer.blocks().and_then(|_| observer.publish());
@@ -79,8 +80,8 @@ fn warm_up<C: Client>(args: &Args, session: &mut Session<C>) -> Result<(), Error
     }
 }
 
-/// Counters outside of this process. A counter that cannot be read, for example after a lost
-/// connection, is `None`.
+/// Counters outside of this process. A counter that cannot be read is `None`, for example after a
+/// connection was lost.
 #[derive(Clone, Copy, Debug, Default)]
 struct Meters {
     plans: Option<PlanCounts>,

@@ -15,7 +15,7 @@ use crate::usage::{self, Worker};
 
 pub(crate) use client::Connection;
 
-/// Names of server programs in command lines.
+/// Names of the server's program in command lines.
 const SERVERS: [&str; 2] = ["mariadbd", "mysqld"];
 
 impl Client for Connection {
@@ -49,7 +49,7 @@ impl Client for Connection {
         self.ask(parameter, ids)
     }
 
-    /// This server does not accept a quoted number as a number.
+    /// MariaDB does not accept a quoted number as a number.
     fn set_sql(setting: &Setting) -> String {
         let Setting { name, value } = setting;
         match value.parse::<f64>() {
@@ -68,8 +68,8 @@ impl Client for Connection {
         Ok(plan::read(&self.simple(&format!("EXECUTE IMMEDIATE {explain}{using}"))?))
     }
 
-    /// Blocks of the whole server, counted by InnoDB. Reads of a vector index from its own cache
-    /// are not included.
+    /// Blocks of the whole server, which InnoDB counts. A vector index has its own cache; reads
+    /// from that are not included.
     fn blocks(&mut self) -> Result<(f64, f64), Trouble> {
         let mut counter = |name: &str| {
             let sql = format!("SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_{name}'");
@@ -105,7 +105,7 @@ impl Client for Connection {
     }
 }
 
-/// A text as an SQL literal.
+/// `text` as an SQL literal.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }

@@ -1,18 +1,18 @@
 //! Queries in the binary format of a server: pgvector's `vector` and `halfvec`, MariaDB's blob.
 //!
 //! pgvector's types begin with the number of components and an unused number, 16 bits each. The
-//! components of a vector are float32, those of a halfvec float16, all big-endian. A blob is only
-//! float32, little-endian. Queries are encoded before the clock starts.
+//! components of a vector are float32, those of a halfvec are float16, all big-endian. A blob has
+//! only float32 numbers, little-endian. Queries are encoded before the clock starts.
 #![expect(clippy::big_endian_bytes, reason = "pgvector's format is big-endian")]
 
 use clap::ValueEnum;
 
 use crate::matrix::Matrix;
 
-/// Largest number of components in the format.
+/// Largest number of components that the format allows.
 const DIM_MAX: usize = i16::MAX as usize;
 
-/// A type of parameter.
+/// The type of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ParameterType {
     /// pgvector's float32
@@ -34,19 +34,19 @@ impl ParameterType {
         }
     }
 
-    /// pgvector's type with that name, if it is one of these.
+    /// pgvector's type with this name, if it is one of the types here.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         [Self::Vector, Self::Halfvec].into_iter().find(|kind| kind.name() == name)
     }
 }
 
-/// Encoded parameters.
+/// The queries of a file, encoded as parameters.
 #[derive(Debug)]
 pub(crate) struct Queries {
     pub(crate) kind: ParameterType,
     pub(crate) dim: usize,
     pub(crate) encoded: Encoded,
-    /// The first one as text, which every server can read.
+    /// The first query as text, which PostgreSQL accepts in EXPLAIN EXECUTE.
     pub(crate) first_text: String,
 }
 
@@ -58,7 +58,7 @@ impl Queries {
     }
 }
 
-/// Encoded queries of the same width.
+/// Encoded queries, all of the same width.
 #[derive(Debug)]
 pub(crate) struct Encoded {
     bytes: Vec<u8>,
@@ -113,7 +113,7 @@ impl Encoded {
     }
 }
 
-/// A query as text, `[1,2.5]`, which the server reads as the same numbers.
+/// A query as text, such as `[1,2.5]`, which the server reads as the same numbers.
 fn as_text(components: &[f32]) -> String {
     let numbers: Vec<String> = components.iter().map(f32::to_string).collect();
     format!("[{}]", numbers.join(","))
@@ -127,7 +127,8 @@ fn f32_to_f16(x: f32) -> u16 {
         return sign | 0x7c00; // 65536 and more
     }
     if magnitude < 0x3880_0000 {
-        // Below 2^-14 halves are multiples of 2^-24; adding 0.5 rounds to a multiple of 2^-24.
+        // Below 2^-14, half-precision numbers are multiples of 2^-24. Adding 0.5 rounds to such a
+        // multiple.
         let shifted = f32::from_bits(magnitude) + 0.5;
         return sign | (shifted.to_bits() - 0x3f00_0000) as u16;
     }

@@ -1,5 +1,5 @@
-//! A phase: all connections send requests at the same time, each from its own thread, and their
-//! counts are added.
+//! A phase: all connections send requests at the same time, each from its own thread. Their counts
+//! are added.
 
 use std::sync::{Barrier, OnceLock};
 use std::thread;
@@ -13,13 +13,13 @@ use crate::schedule::{Length, Schedule};
 use crate::tally::Tally;
 use crate::usage;
 
-/// The requests of a phase, and what their answers are compared with.
+/// The requests of a phase, and what is expected of their answers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work<'w> {
     pub(crate) queries: Option<&'w Encoded>,
     /// Rows that an answer should have.
     pub(crate) rows: usize,
-    /// The query of the first request.
+    /// The number of the query of the first request.
     pub(crate) first_query: usize,
     /// Whether every request and its answer are recorded.
     pub(crate) keep: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Work<'w> {
 pub(crate) struct Phase {
     pub(crate) tally: Tally,
     pub(crate) elapsed: Duration,
-    /// Requests that were due and were never sent.
+    /// Requests that were due but were never sent.
     pub(crate) unsent: u64,
 }
 

@@ -8,18 +8,18 @@ use crate::errors::Error;
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Plan {
     pub(crate) text: String,
-    /// Whether there is an index scan that returns rows in order. A bitmap scan does not.
+    /// Whether an index scan returns rows in order. A bitmap scan does not.
     pub(crate) index_scan: bool,
     pub(crate) indexes: Vec<String>,
 }
 
 impl Plan {
-    /// A plan of that text, which scans those indexes.
+    /// A plan with the text `text`, which scans `indexes`.
     pub(crate) fn new(text: String, indexes: Vec<String>) -> Self {
         Self { text, index_scan: !indexes.is_empty(), indexes }
     }
 
-    /// Fails unless the index `name` is scanned.
+    /// Fails unless the plan scans the index `name`.
     pub(crate) fn require(&self, name: &str) -> Result<(), Error> {
         if self.indexes.iter().any(|index| index == name) {
             return Ok(());
@@ -28,7 +28,7 @@ impl Plan {
     }
 }
 
-/// How often the statement used a generic plan, and a plan for its parameter.
+/// How often the statement used a generic plan, and how often a plan for its parameter.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct PlanCounts {
     pub(crate) generic_count: i64,

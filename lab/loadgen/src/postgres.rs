@@ -74,7 +74,7 @@ impl Client for Connection {
         Some(PlanCounts { generic_count: next(), custom_count: next() })
     }
 
-    /// Otherwise PostgreSQL may take seconds to publish them.
+    /// Without this, PostgreSQL may publish the counters seconds later.
     fn publish(&mut self) -> Result<(), Trouble> {
         self.simple("SELECT pg_stat_force_next_flush()").map(drop)
     }

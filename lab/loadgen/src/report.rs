@@ -9,7 +9,7 @@ use crate::plan::{Plan, PlanCounts};
 use crate::tally::{Percentiles, round};
 use crate::usage::Usage;
 
-/// The figures of a run. What was not measured is null.
+/// The figures of a run. A figure that was not measured is null.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) loadgen_version: &'static str,
@@ -28,7 +28,7 @@ pub(crate) struct Report {
     pub(crate) qps: f64,
     pub(crate) errors: u64,
     pub(crate) first_error: Option<String>,
-    /// Requests that were due in an open loop and were never sent.
+    /// Requests that were due in an open loop but were never sent.
     pub(crate) unsent_count: u64,
     /// Rows that an answer should have.
     pub(crate) rows: usize,
@@ -43,11 +43,11 @@ pub(crate) struct Report {
     pub(crate) cost: Cost,
     pub(crate) blocks: Option<Blocks>,
     pub(crate) plan: Plan,
-    /// Plan counts of the first connection while the clock ran.
+    /// Plan counts of the first connection during the measurement.
     pub(crate) plans: Option<PlanCounts>,
 }
 
-/// Where the parameters came from.
+/// The source of the parameters.
 #[derive(Debug, Serialize)]
 pub(crate) struct QuerySet {
     pub(crate) file: String,
@@ -61,16 +61,16 @@ pub(crate) struct QuerySet {
 pub(crate) struct Cost {
     pub(crate) client_cpu_us_per_query: Option<f64>,
     pub(crate) client_switches_per_query: Option<f64>,
-    /// The processes of the connections.
+    /// CPU time of the server's processes for the connections.
     pub(crate) server_cpu_us_per_query: Option<f64>,
     pub(crate) server_switches_per_query: Option<f64>,
     pub(crate) server_preempted_per_query: Option<f64>,
-    /// All processes of the server, including writers, workers and other connections.
+    /// CPU time of all processes of the server, including writers, workers and other connections.
     pub(crate) server_total_cpu_us_per_query: Option<f64>,
-    /// Cores that were kept busy by other processes: neither this process nor, if it was measured,
-    /// the server.
+    /// Cores that other processes kept busy: those that are neither this process nor, if it was
+    /// measured, the server.
     pub(crate) other_busy_cores: Option<f64>,
-    /// The load average when the clock started.
+    /// The load average of the last minute when the clock started.
     pub(crate) load_average: Option<f64>,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct Blocks {
 
 impl Cost {
     /// The cost of `count` requests, from the usage of the client and of the server's connections,
-    /// and CPU seconds of the whole server and of the machine.
+    /// and from the CPU seconds of the whole server and of the machine.
     pub(crate) fn new(
         count: u64,
         elapsed_s: f64,
@@ -128,7 +128,7 @@ impl Report {
         lines.add("connections", self.connections);
         lines.add("qps", format!("{:.1}", self.qps));
         for (name, measured) in [("latency_us", self.latency), ("service_us", self.service)] {
-            // In a closed loop both latencies are the same.
+            // In a closed loop, both latencies are equal.
             if let Some(us) = measured.filter(|_| name == "latency_us" || self.rate.is_some()) {
                 let Percentiles { mean, p50, p95, p99, p999, max } = us;
                 let figures = format!("mean {mean:.1}  p50 {p50:.1}  p95 {p95:.1}  p99 {p99:.1}");

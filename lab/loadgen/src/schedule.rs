@@ -2,14 +2,14 @@
 //! (open loop).
 //!
 //! In an open loop, requests are due at the rate, whether the server keeps up or not. Latency
-//! counts from the due time, so a stalled server does not hide latency (coordinated omission).
+//! counts from the due time, so a server that stalls does not hide latency (coordinated omission).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::interrupt;
 
-/// Longest sleep between two checks whether to end.
+/// Longest sleep between two checks for a request to end.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
 /// When a phase ends.
@@ -21,7 +21,7 @@ pub(crate) enum Length {
     Count(u64),
 }
 
-/// The requests of one phase. Connections take them one by one.
+/// The requests of one phase. Connections take them one at a time.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     start: Instant,
@@ -40,7 +40,8 @@ pub(crate) struct Ticket {
 }
 
 impl Schedule {
-    /// A phase that starts at `start`, with `rate` requests per second, or as fast as answers come.
+    /// A phase that starts at `start`, with `rate` requests per second; without a `rate`, each
+    /// connection sends its next request after an answer.
     pub(crate) fn new(start: Instant, length: Length, rate: Option<f64>) -> Self {
         Self { start, length, interval_s: rate.map(f64::recip), next: AtomicU64::new(0) }
     }
@@ -50,7 +51,7 @@ impl Schedule {
         self.start
     }
 
-    /// Waits for the next request to be due and returns it; `None` when the phase is over.
+    /// Waits until the next request is due and returns it; `None` when the phase is over.
     pub(crate) fn next(&self) -> Option<Ticket> {
         if interrupt::requested() || self.is_late(Instant::now()) {
             return None;

@@ -14,11 +14,12 @@ use crate::usage::Worker;
 /// whether to use a generic plan.
 const TRIALS: usize = 6;
 
-/// Prepared connections, and what they will send.
+/// Prepared connections, and the queries that they will send.
 #[derive(Debug)]
 pub(crate) struct Session<C> {
     pub(crate) connections: Vec<C>,
-    /// The process or thread of the server for each connection, if its CPU is measured.
+    /// The process or thread of the server for each connection. Empty unless the server's CPU is
+    /// measured.
     pub(crate) workers: Vec<Worker>,
     pub(crate) queries: Option<Queries>,
     pub(crate) plan: Plan,
@@ -54,7 +55,7 @@ impl<C: Client> Session<C> {
         Ok(session)
     }
 
-    /// Executes the statement on every connection.
+    /// Executes the statement on every connection, and makes the settings again.
     fn try_all(&mut self, args: &Args) -> Result<(), Error> {
         let parameter = self.queries.as_ref().map(|queries| queries.encoded.get(0));
         let what = match (&args.queries, &self.queries) {
@@ -67,13 +68,15 @@ impl<C: Client> Session<C> {
                 connection.execute(parameter, &mut ids).map_err(during(&what))?;
             }
             // PostgreSQL accepts any setting of an extension that is not loaded, and drops invalid
-            // ones silently when it loads. Now it is loaded, and reports errors.
+            // ones without a word when the extension is loaded. The statement has loaded it, so
+            // that invalid settings are errors now.
             set_all(connection, args)?;
         }
         Ok(())
     }
 
-    /// Reads the plan and the settings, after the statement has loaded what it needs.
+    /// Reads the plan and the settings, after the statement has loaded the extensions that it
+    /// needs.
     fn look(&mut self, args: &Args) -> Result<(), Error> {
         let connection = &mut self.connections[0];
         self.plan = connection.plan(&args.statement, self.queries.as_ref()).map_err(during("EXPLAIN"))?;

@@ -1,4 +1,4 @@
-//! The counts of one connection, and how to add those of several.
+//! The counts of one connection, which can be added to those of others.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::answers::Answers;
 use crate::usage::Usage;
 
-/// Longest latency of the histogram, in nanoseconds: one hour.
+/// Longest latency that the histogram holds, in nanoseconds: one hour.
 const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 /// Significant digits of a latency.
 const DIGITS: u8 = 3;
@@ -16,14 +16,14 @@ const DIGITS: u8 = 3;
 /// The counts of one phase.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    /// Time from when a request was due, or sent, to its answer.
+    /// Time from when a request was due, or was sent if no rate is given, to its answer.
     pub(crate) latency: Latencies,
-    /// Time from when it was sent to its answer.
+    /// Time from when a request was sent to its answer.
     pub(crate) service: Latencies,
     pub(crate) errors: u64,
     pub(crate) first_error: Option<String>,
     pub(crate) rows_short: u64,
-    /// Every request, if they are recorded.
+    /// Every request and its answer, if they are recorded.
     pub(crate) answers: Option<Answers>,
     pub(crate) usage: Option<Usage>,
     pub(crate) end: Instant,
@@ -70,7 +70,7 @@ impl Tally {
     }
 }
 
-/// A histogram of latencies in nanoseconds, to three digits.
+/// A histogram of latencies in nanoseconds, with three significant digits.
 #[derive(Debug)]
 pub(crate) struct Latencies(Histogram<u64>);
 
@@ -79,7 +79,7 @@ impl Latencies {
         Self(Histogram::new_with_bounds(1, LATENCY_NS_MAX, DIGITS).expect("the bounds are in order"))
     }
 
-    /// Counts a latency, at most one hour.
+    /// Counts a latency. One that is longer than an hour counts as an hour.
     pub(crate) fn record(&mut self, latency: Duration) {
         self.0.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(LATENCY_NS_MAX));
     }

@@ -1,13 +1,13 @@
 //! CPU time and context switches, from /proc.
 //!
-//! `schedstat` counts nanoseconds on a CPU. If the kernel does not keep it, `stat` counts ticks of
-//! 10 ms.
+//! `schedstat` counts nanoseconds on a CPU. If the kernel has no `schedstat`, `stat` counts ticks
+//! of 10 ms.
 
 use std::fs;
 use std::ops::{Add, Sub};
 
-/// The unit of `stat`, USER_HZ, is 100 per second on every architecture on which Linux runs
-/// databases.
+/// The unit of `stat`, USER_HZ, is 100 per second on all architectures on which databases run on
+/// Linux.
 const TICK_S: f64 = 0.01;
 
 /// The usage of a thread or a process so far, or between two times.
@@ -57,7 +57,7 @@ pub(crate) enum Worker {
 }
 
 impl Worker {
-    /// Its usage so far; `None` if it has ended.
+    /// The usage so far; `None` if the worker has ended.
     pub(crate) fn usage(self) -> Option<Usage> {
         match self {
             Self::Process(pid) => of_process(pid),
@@ -69,20 +69,20 @@ impl Worker {
     pub(crate) fn server_cpu_s(self) -> Option<f64> {
         match self {
             Self::Process(pid) => parent(pid).and_then(server_cpu_s),
-            // The process's own `stat` includes all threads, also those that ended; its `schedstat`
-            // does not.
+            // The `stat` of the process includes all its threads, also those that have ended. Its
+            // `schedstat` does not.
             Self::Thread { process, .. } => own_s(&stat(process)?),
         }
     }
 }
 
-/// The process `pid`, which has one thread, as all of PostgreSQL's have.
+/// The usage of the process `pid`, which has one thread, as all processes of PostgreSQL have.
 fn of_process(pid: u32) -> Option<Usage> {
     of(&format!("/proc/{pid}"))
 }
 
-/// CPU seconds of a whole server: its first process, that process's children, and children that
-/// ended.
+/// CPU seconds of a whole server: of its first process, of the children of that process, and of the
+/// children that have ended.
 fn server_cpu_s(postmaster: u32) -> Option<f64> {
     let mut cpu_s = of_process(postmaster)?.cpu_s + ended_children_s(&stat(postmaster)?)?;
     for entry in fs::read_dir("/proc").ok()?.flatten() {
@@ -96,7 +96,7 @@ fn server_cpu_s(postmaster: u32) -> Option<f64> {
 
 /// The parent of process `pid`.
 fn parent(pid: u32) -> Option<u32> {
-    // Field 4 of proc(5); the name in parentheses is field 2.
+    // The parent is field 4 of proc(5). Field 2 is the name in parentheses.
     stat(pid)?.split_whitespace().nth(1)?.parse().ok()
 }
 
@@ -121,7 +121,7 @@ pub(crate) fn machine_busy_s() -> Option<f64> {
     busy_s(fs::read_to_string("/proc/stat").ok()?.lines().next()?)
 }
 
-/// The load averages, as the kernel writes them.
+/// The load average of the last minute.
 pub(crate) fn load_average() -> Option<f64> {
     fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
 }
@@ -140,12 +140,12 @@ fn of(folder: &str) -> Option<Usage> {
     })
 }
 
-/// The part of a process's `stat` after its name.
+/// The fields of the `stat` of process `pid` that follow its name.
 fn stat(pid: u32) -> Option<String> {
     after_name(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?).map(str::to_string)
 }
 
-/// The name is in parentheses and may itself contain some.
+/// The fields after the name. The name is in parentheses and may itself have parentheses.
 fn after_name(stat: &str) -> Option<&str> {
     stat.rsplit_once(')').map(|(_, after)| after)
 }

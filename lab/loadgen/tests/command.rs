@@ -1,8 +1,8 @@
-//! The whole command against a server that speaks just enough of the protocol, in a thread of the
-//! test.
+//! Tests of the whole command, with a server that implements only the necessary part of the
+//! protocol, in a thread of the test.
 //!
-//! The server answers every execution with the ids 0 to 9, and refuses a vector that has not two
-//! components or begins with a negative one.
+//! The server answers every execution with the ids 0 to 9. It refuses a vector that does not have
+//! two components, or whose first component is negative.
 #![expect(clippy::big_endian_bytes, reason = "the protocol is big-endian")]
 
 use std::fs;
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 const STATEMENT: &str = "SELECT id FROM items ORDER BY embedding <-> $1 LIMIT 10";
 
-/// Starts a server; gives its port.
+/// Starts a server. Returns its port.
 fn serve() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -29,7 +29,7 @@ fn serve() -> u16 {
     port
 }
 
-/// Answers until the other side has enough.
+/// Answers messages until the client ends the connection.
 fn converse(mut stream: TcpStream) -> Option<()> {
     let mut has_parameter = false;
     let mut answer = message(b'R', &[0; 4]);
@@ -92,7 +92,7 @@ fn rows() -> Vec<u8> {
     (0..10_u64).flat_map(|id| row(&[&id.to_be_bytes()])).collect()
 }
 
-/// The row that a statement of the simple protocol gives.
+/// The row that a statement of the simple protocol returns.
 fn simple(sql: &str) -> Vec<u8> {
     for (start, values) in [
         ("EXPLAIN", &[&b"->  Index Scan using items_x on items"[..]][..]),
@@ -109,8 +109,8 @@ fn simple(sql: &str) -> Vec<u8> {
     Vec::new()
 }
 
-/// What is wrong with the parameter of a Bind: two texts, a format, a count, a length, a vector, a
-/// format.
+/// What is wrong with the parameter of a Bind message. Its body has two texts, a format, a count, a
+/// length, a vector and a format.
 fn trouble(body: &[u8]) -> Option<String> {
     let vector = &body[1 + "loadgen\0".len() + 4 + 2 + 4..body.len() - 4];
     if vector[..2] != [0, 2] {
@@ -126,12 +126,12 @@ fn run(port: u16, more: &[&str]) -> Output {
     command.args(more).output().unwrap()
 }
 
-/// What it says on standard error, and its exit code.
+/// The text on standard error, and the exit code.
 fn failure(output: &Output) -> (String, i32) {
     (String::from_utf8_lossy(&output.stderr).into_owned(), output.status.code().unwrap())
 }
 
-/// A file of numbers for this test alone.
+/// A file of numbers for this test.
 fn file(name: &str, numbers: &[u32]) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::write(&path, numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>()).unwrap();

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     interrupt::listen()?;
     index_file::refuse_to_replace(&args.dest, args.overwrite)?;
     let began = Instant::now();
-    // Pages go past the cache.
+    // A backup does not read pages through the cache.
     let options = OpenOptions { cache_bytes: 0, ..OpenOptions::default() };
     let index = index_file::open(&args.index, &options)?;
     let mut line = ProgressLine::new(args.reporting.quiet);

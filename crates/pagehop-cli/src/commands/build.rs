@@ -17,8 +17,8 @@ use crate::progress::ProgressLine;
 /// Build an index over the vectors of a file.
 ///
 /// The index appears under its name when it is complete. A build that fails, is interrupted or is
-/// killed changes nothing there. If a build of more vectors than fit in --memory is killed, what it
-/// has finished is beside INDEX, as INDEX-build, and the same line goes on after it.
+/// killed changes nothing there. If a build of more vectors than fit in --memory is killed, its
+/// finished work stays beside INDEX, as INDEX-build, and the same command continues after it.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// File of vectors: .npy, .fvecs, .bvecs, .fbin, .u8bin or .i8bin.
@@ -53,7 +53,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     payload: Option<PathBuf>,
     /// Memory the build may use, for example 512MiB or 2GiB. What does not fit is put aside in
-    /// temporary files beside INDEX. Their share of the page cache is part of it.
+    /// temporary files beside INDEX. Their part of the page cache counts as memory of the build.
     #[arg(long, value_name = "BYTES", default_value = "2GiB", value_parser = parse_bytes)]
     memory: u64,
     /// Threads, up to 4,096; 0 means one per core. The index does not depend on it.

@@ -1,4 +1,4 @@
-//! `pagehop check`: proof that an index is sound, or the place where it is not.
+//! `pagehop check`: proves that an index is sound, or says where it is not.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::output::{Output, grouped, say};
 use crate::progress::ProgressLine;
 use crate::warnings::warn_of_dead_rows;
 
-/// Edges per stale edge below which stale edges are reported.
+/// Edges per stale edge, below which stale edges are reported.
 const EDGES_PER_STALE: u64 = 10;
 
 /// Read every page of an index and prove its structure.

@@ -1,4 +1,4 @@
-//! `pagehop compact`: an index written again without dead rows and free space.
+//! `pagehop compact`: writes an index again, without dead rows and free space.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

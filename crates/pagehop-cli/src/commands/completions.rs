@@ -1,4 +1,4 @@
-//! `pagehop completions`: a script by which a shell completes the command.
+//! `pagehop completions`: writes a script with which a shell completes the command.
 
 use clap::ValueEnum;
 use clap_complete::Shell;

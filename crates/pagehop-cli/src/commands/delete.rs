@@ -63,7 +63,7 @@ fn delete_all<I: RowId + Ord + fmt::Display + Serialize>(
     mut ids: Vec<I>,
     began: Instant,
 ) -> Result<(), Error> {
-    // A repeated id would count as unknown the second time.
+    // A repeated id would be reported as unknown when it is deleted again.
     ids.sort_unstable();
     ids.dedup();
     let mut report = DeleteReport { deleted: 0, unknown: Vec::new() };

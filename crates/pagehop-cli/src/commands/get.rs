@@ -18,8 +18,9 @@ const BATCH_ROWS: usize = 4096;
 
 /// Print the vectors of rows by id, or their payloads, in the order of the ids.
 ///
-/// An index that keeps vectors gives them as they were added, otherwise as its codes of 12 bits per
-/// dimension say. An id that is not in the index is an error, and then no file is written.
+/// An index that keeps vectors gives them as they were added, and another one gives those of its
+/// codes of 12 bits per dimension. An id that is not in the index is an error, and then no file is
+/// written.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The index.
@@ -49,7 +50,7 @@ struct PayloadRow<'a, I> {
     payload: Option<String>,
 }
 
-/// Prints payloads; nothing for a row without one.
+/// Prints the payloads. A row without a payload has an empty text, or `null` in JSON.
 fn payloads<I: RowId + fmt::Display + Serialize>(
     args: &Args,
     ids: &[I],

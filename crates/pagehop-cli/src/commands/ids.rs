@@ -18,8 +18,8 @@ const BATCH_IDS: usize = 65_536;
 /// List the ids of an index's rows, one on each line: numbers in ascending order, texts in an
 /// internal order.
 ///
-/// Other processes may change the index at the same time: rows that stay come once, rows that come
-/// or go may be among them.
+/// Other processes may change the index at the same time. A row that is in the index all the time
+/// is listed once. A row that is added or deleted at this time may be listed or not.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The index.

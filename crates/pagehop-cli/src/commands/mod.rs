@@ -1,4 +1,5 @@
-//! The commands: one file each, or a folder. None uses another; what several need lies above.
+//! The commands: one file or folder each. No command uses another. What several commands need is in
+//! the folder above.
 
 pub(crate) mod add;
 pub(crate) mod backup;

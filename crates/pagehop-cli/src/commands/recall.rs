@@ -1,4 +1,4 @@
-//! `pagehop recall`: measures which share of the true nearest rows searches find.
+//! `pagehop recall`: measures which share of the true nearest rows the searches find.
 
 use std::path::{Path, PathBuf};
 
@@ -15,9 +15,8 @@ use crate::{index_file, interrupt};
 
 /// Measure the recall of searches against exact answers.
 ///
-/// Queries are vectors of the index or of a file. Searches and changes continue. If the
-/// measured recall is below --recall by more than chance explains, a warning goes to standard
-/// error.
+/// Queries are vectors of the index or of a file. Searches and changes continue. If the measured
+/// recall is below --recall by more than chance explains, a warning goes to standard error.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The index.
@@ -39,8 +38,8 @@ pub(crate) struct Args {
     /// Memory for pages of the index, for example 16MiB; auto is a quarter of what is free.
     #[arg(long, value_name = "BYTES", default_value = "auto", value_parser = parse_cache)]
     cache: u64,
-    /// Whether to read past the page cache of the system. Without it: unless free memory has room
-    /// for the index beside the cache.
+    /// Whether to bypass the page cache of the system. If not given, it is bypassed unless free
+    /// memory has room for the index beside the cache.
     #[arg(long, value_name = "BOOL")]
     direct: Option<bool>,
     /// Threads, up to 4,096; 0 means one per core.

@@ -43,7 +43,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let done = pagehop_store::retrain(&index, &mut |progress| line.update(progress));
     drop(line);
     let rows = index_file::info(&args.index, &index)?.rows;
-    // Also after a stop: what was committed before is brought into the index.
+    // The index is closed also after a failure: what was committed before is written into the index
+    // file.
     let closed = index_file::close(&args.index, index);
     done.map_err(|error| Error::about(&args.index, &error))?;
     closed?;

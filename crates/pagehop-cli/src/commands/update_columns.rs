@@ -1,4 +1,4 @@
-//! `pagehop update-columns`: gives rows other values in some columns.
+//! `pagehop update-columns`: changes the values of rows in some columns.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

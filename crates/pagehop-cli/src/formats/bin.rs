@@ -1,7 +1,7 @@
 //! The big-ann-benchmarks formats: .fbin, .u8bin, .i8bin and .ibin.
 //!
-//! Two 32-bit numbers, rows and width, then the rows. A .ibin of true neighbors may go on with
-//! their distances, one float32 for each id.
+//! The file has two 32-bit numbers, the rows and the width, and then the rows. In an .ibin file of
+//! true neighbors, the distances may follow the ids: one float32 for each id.
 
 use std::io::Read;
 use std::path::Path;

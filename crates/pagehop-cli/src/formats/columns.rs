@@ -19,7 +19,7 @@ use super::reading::{cannot, open_regular};
 
 /// The first bytes of a Parquet file.
 const PARQUET: &[u8] = b"PAR1";
-/// Kinds that are inferred, the narrowest first.
+/// Kinds that are inferred, in the order in which they are tried; text if none fits.
 const INFERRED: [ColumnKind; 4] = [ColumnKind::Int, ColumnKind::Float, ColumnKind::Bool, ColumnKind::Timestamp];
 
 /// The values of the columns of `path`, which must hold `rows` rows. `known` are the columns of the
@@ -78,12 +78,13 @@ fn tags(text: &str) -> Result<Value, Error> {
     tags.map_err(|_| Error::argument(format!("{} is no list of tags, such as [\"new\", \"red\"]", cut(text))))
 }
 
-/// As errors show a text: a long one is cut.
+/// The part of a text that errors show: its first 40 characters.
 fn cut(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
-/// The narrowest kind of the values of each column.
+/// The first kind of [`INFERRED`] that all values of a column have, for each column; text if there
+/// is none.
 fn infer(path: &Path, columns: &[(&str, Option<ColumnKind>)]) -> Result<Vec<ColumnKind>, Error> {
     let (mut reader, _) = open(path)?;
     let mut possible = vec![(false, INFERRED.to_vec()); columns.len()];
@@ -93,7 +94,7 @@ fn infer(path: &Path, columns: &[(&str, Option<ColumnKind>)]) -> Result<Vec<Colu
         {
             *has_values = true;
             possible.retain(|kind| match kind {
-                // 0 and 1 are integers.
+                // 0 and 1 are not booleans here, but integers.
                 ColumnKind::Bool => text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false"),
                 kind => Value::parse(*kind, text).is_ok(),
             });
@@ -107,7 +108,8 @@ fn infer(path: &Path, columns: &[(&str, Option<ColumnKind>)]) -> Result<Vec<Colu
     Ok(possible.into_iter().map(|(_, kinds)| kinds.first().copied().unwrap_or(ColumnKind::Text)).collect())
 }
 
-/// The file, if it is one of Parquet.
+/// The file at `path` if it is a Parquet file; `None` otherwise. A file that is named .parquet but
+/// does not begin like one is refused.
 fn open_parquet(path: &Path) -> Result<Option<File>, Error> {
     let mut file = open_regular(path)?;
     let mut start = Vec::new();

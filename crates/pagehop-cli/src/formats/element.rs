@@ -1,4 +1,4 @@
-//! The numbers inside a file, and how they become the numbers of an index.
+//! The kinds of numbers in a file, and how they become the numbers of an index.
 
 /// One kind of number; all are little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl Element {
         }
     }
 
-    /// The name a user would write.
+    /// NumPy's name of the kind.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::F16 => "float16",
@@ -68,7 +68,7 @@ impl Element {
         }
     }
 
-    /// Appends the numbers of `bytes` to `out`, wide enough for every id.
+    /// Appends the numbers of `bytes` to `out`. An `i128` holds ids of every kind.
     ///
     /// # Panics
     ///

@@ -6,7 +6,7 @@ use pagehop_engine::Error;
 
 use super::layout;
 
-/// How a file is laid out; its name says which.
+/// The format of a file, which the extension of its name gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Npy,
@@ -20,7 +20,8 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The format that the name of `path` claims.
+    /// The format that the extension of `path` names, in small or capital letters. Other extensions
+    /// are refused.
     pub(crate) fn of(path: &Path) -> Result<Self, Error> {
         let extension = path.extension().and_then(|extension| extension.to_str());
         let extension = extension.unwrap_or_default().to_ascii_lowercase();

@@ -10,10 +10,10 @@ use super::layout::refuse;
 use super::reading::{cannot, open_regular};
 use super::{Element, Shape, Table};
 
-/// Longest line of a text file that is read: more than any number has.
+/// Longest line of a text file of numbers, in bytes. No number is as long.
 const LINE_BYTES_MAX: u64 = 64;
 
-/// Every id of the file at `path`, in its order. There may be none.
+/// All ids of the file at `path`, in its order. A file without ids gives none.
 pub(super) fn read_int_ids(path: &Path) -> Result<Vec<u64>, Error> {
     let (mut ids, count) = Ids::open_counted(path)?;
     let mut all = Vec::new();
@@ -73,7 +73,7 @@ impl Ids {
         }
     }
 
-    /// Replaces what is in `out` by the next `count` ids.
+    /// Replaces the content of `out` by the next `count` ids.
     pub(super) fn next(&mut self, count: usize, out: &mut Vec<u64>) -> Result<(), Error> {
         out.clear();
         match self {

@@ -1,4 +1,4 @@
-//! Where the rows of a file lie: what the header of each format says.
+//! Where the rows are in a file, as the header of each format says.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::Element;
 
 /// Most components a vector may have.
 const DIM_MAX: u64 = 4096;
-/// Most ids in a row, which bounds the memory for one.
+/// Most ids in a row; this bounds the memory for one row.
 const IDS_PER_ROW_MAX: u64 = 1 << 20;
 
 /// Rows of equal size, one after the other.
@@ -22,23 +22,23 @@ pub(crate) struct Layout {
     pub(crate) width: u64,
     /// Whether each row begins with its width, as a 32-bit number.
     pub(crate) prefixed: bool,
-    /// What the numbers are.
+    /// The kind of the numbers.
     pub(crate) element: Element,
 }
 
 impl Layout {
-    /// Bytes of one row, prefix included.
+    /// Bytes of one row, prefix included; `None` if the number overflows.
     pub(crate) fn row_bytes(&self) -> Option<u64> {
         let numbers = self.width.checked_mul(self.element.bytes() as u64)?;
         numbers.checked_add(if self.prefixed { 4 } else { 0 })
     }
 
-    /// Bytes of the whole file.
+    /// Bytes of the whole file; `None` if the number overflows.
     pub(crate) fn file_bytes(&self) -> Option<u64> {
         self.row_bytes()?.checked_mul(self.rows)?.checked_add(self.header_bytes)
     }
 
-    /// Refuses a layout that `file_bytes` contradicts.
+    /// Refuses a layout whose length is not `file_bytes`.
     pub(crate) fn check_length(&self, path: &Path, file_bytes: u64) -> Result<(), Error> {
         let Self { rows, width, element, .. } = self;
         let promised = format!("its header promises {rows} x {width} {} numbers", element.name());
@@ -68,7 +68,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Refuses a layout that holds no vectors an index can take.
+    /// Refuses a layout whose rows an index cannot take as vectors.
     pub(crate) fn check_vectors(&self, path: &Path) -> Result<(), Error> {
         if !self.element.is_component() {
             return refuse(
@@ -87,7 +87,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Refuses a layout that holds no ids.
+    /// Refuses a layout whose rows are not ids.
     pub(crate) fn check_ids(&self, path: &Path) -> Result<(), Error> {
         if !self.element.is_id() {
             return refuse(

@@ -1,8 +1,8 @@
 //! File formats of vectors, ids, columns, payloads and true neighbors.
 //!
-//! Each format's header becomes a [`Layout`], checked against the length of the file before a row
-//! is read. A [`Table`] then reads rows in chunks. Any bytes give rows or an error, never a panic.
-//! A [`NewNpy`] is written.
+//! The header of each format becomes a [`Layout`], which is checked against the length of the file
+//! before a row is read. A [`Table`] then reads rows in chunks. Any bytes give rows or an error,
+//! never a panic. A [`NewNpy`] writes an array.
 
 mod bin;
 mod columns;

@@ -1,4 +1,4 @@
-//! A new .npy file: an array of numbers that appears under its name when it is complete.
+//! A new .npy file: an array of numbers. The file gets its name when it is complete.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::npy;
 use crate::errors::Error;
 
-/// An array that is being written, whose number of rows is known at the end.
+/// An array that is being written. Its number of rows is known at the end.
 pub(crate) struct NewNpy {
     path: PathBuf,
     /// NumPy's name of the numbers, such as `<i8`.
@@ -25,7 +25,7 @@ struct Temporary(PathBuf);
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // After the renaming there is nothing left to remove.
+        // After the file was renamed, this fails and changes nothing.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -45,13 +45,13 @@ impl NewNpy {
         Ok(array)
     }
 
-    /// Appends this number of rows, whose numbers are `bytes`, little endian.
+    /// Appends `rows` rows. `bytes` has their numbers, little-endian.
     pub(crate) fn rows(&mut self, rows: usize, bytes: &[u8]) -> Result<(), Error> {
         self.rows += rows as u64;
         self.write(bytes)
     }
 
-    /// Completes the array under its name.
+    /// Writes the final header and renames the file to its name.
     pub(crate) fn finish(mut self) -> Result<(), Error> {
         let header = npy::new_header(self.kind, self.rows, self.width);
         let written = (|| {
@@ -63,7 +63,7 @@ impl NewNpy {
         written.map_err(|error| refused(&self.path, &error))
     }
 
-    /// The name that it will have.
+    /// The name that the file gets when it is complete.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

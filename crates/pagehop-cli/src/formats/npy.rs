@@ -1,7 +1,8 @@
 //! NumPy's .npy, versions 1 to 3: a header that is a Python dictionary, then the numbers.
 //!
-//! `\x93NUMPY`, two version bytes, the length of the dictionary (16 bits in version 1, else 32),
-//! and for example `{'descr': '<f4', 'fortran_order': False, 'shape': (60000, 784), }`.
+//! The header is `\x93NUMPY`, two bytes of version, the length of the dictionary (16 bits in
+//! version 1, else 32), and a dictionary such as `{'descr': '<f4', 'fortran_order': False, 'shape':
+//! (60000, 784), }`.
 
 use std::io::Read;
 use std::path::Path;
@@ -13,13 +14,14 @@ use super::reading::read_exact;
 use super::{Element, Layout};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
-/// Longest dictionary that is accepted, in bytes; NumPy's own stay below 200 for plain arrays.
+/// Longest dictionary that is accepted, in bytes. NumPy writes fewer than 200 bytes for a plain
+/// array.
 const DICTIONARY_BYTES_MAX: u64 = 1 << 16;
 
 /// Length of a header that is written, in bytes: a multiple of 64 with room for any shape.
 const NEW_HEADER_BYTES: usize = 128;
 
-/// Dimensions an array must have.
+/// The dimensions that an array must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// `(rows,)`: each row is one number.
@@ -60,8 +62,8 @@ pub(crate) fn layout(path: &Path, file: &mut impl Read, file_bytes: u64, shape: 
     Ok(layout)
 }
 
-/// The header of an array of numbers of a `kind` such as `<i8`, as NumPy would write it: a matrix,
-/// or a column without `width`. It has the same length for every shape.
+/// The header of an array of numbers of a `kind` such as `<i8`, as NumPy would write it. The array
+/// is a matrix, or a column if `width` is `None`. The header has the same length for every shape.
 pub(super) fn new_header(kind: &str, rows: u64, width: Option<usize>) -> Vec<u8> {
     let width = width.map_or_else(String::new, |width| format!(" {width}"));
     let dictionary = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({rows},{width}), }}");
@@ -76,7 +78,7 @@ pub(super) fn new_header(kind: &str, rows: u64, width: Option<usize>) -> Vec<u8>
     header
 }
 
-/// The dictionary, and the bytes up to its end.
+/// The dictionary, and the position of its end in the file, in bytes.
 fn read_dictionary(path: &Path, file: &mut impl Read, file_bytes: u64) -> Result<(String, u64), Error> {
     let mut start = [0; 8];
     if file_bytes < start.len() as u64 {
@@ -145,7 +147,7 @@ struct Header {
     shape: Vec<u64>,
 }
 
-/// Reads the few Python literals that a header is made of.
+/// A parser of the few Python literals that a header has.
 struct Parser<'t> {
     rest: &'t str,
 }
@@ -203,7 +205,7 @@ impl<'t> Parser<'t> {
     fn string(&mut self) -> Result<String, String> {
         let quote = if self.accept('"') { '"' } else { '\'' };
         if quote == '\'' && !self.accept(quote) {
-            // A list is how NumPy writes the type of a record.
+            // NumPy writes the type of a record as a list.
             return Err(format!("a string is missing before {:?}", start_of(self.rest)));
         }
         let Some((string, rest)) = self.rest.split_once(quote) else {
@@ -250,7 +252,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// At most twenty characters of what is wrong.
+/// The first 20 characters of `text`, for errors.
 fn start_of(text: &str) -> &str {
     let end = text.char_indices().nth(20).map_or(text.len(), |(at, _)| at);
     &text[..end]

@@ -8,7 +8,7 @@ use pagehop_engine::Error;
 use super::layout::refuse;
 use super::reading::{cannot, open_regular};
 
-/// The payload of each of `rows` rows: the bytes of its line, without the end of the line.
+/// The payload of each of `rows` rows: the bytes of its line, without the line break.
 ///
 /// # Errors
 ///
@@ -21,7 +21,7 @@ pub(crate) fn read_payloads(path: &Path, rows: u64) -> Result<Vec<Option<Vec<u8>
     Ok(lines.into_iter().map(Some).collect())
 }
 
-/// The bytes of each line, without the end of the line.
+/// The bytes of each line, without the line break, which is `\n` or `\r\n`.
 ///
 /// # Errors
 ///

@@ -8,7 +8,8 @@ use pagehop_engine::Error;
 
 use super::layout::refuse;
 
-/// Opens a regular file: anything else cannot be read twice, or would wait forever.
+/// Opens a regular file. Other files are refused: a pipe cannot be read twice, and a device may
+/// never end.
 pub(super) fn open_regular(path: &Path) -> Result<File, Error> {
     let metadata = std::fs::metadata(path).map_err(|error| cannot("open", path, error))?;
     if metadata.is_dir() {

@@ -1,4 +1,4 @@
-//! Rows of a file, read in chunks: the file is never in memory as a whole.
+//! The rows of a file, read in chunks. The file is never in memory as a whole.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -25,7 +25,7 @@ pub(crate) struct Table<R = File> {
 }
 
 impl Table {
-    /// Opens `path`, whose name says which format it has.
+    /// Opens `path`, whose extension names its format.
     pub(crate) fn open(path: &Path, shape: Shape) -> Result<Self, Error> {
         let format = Format::of(path)?;
         let file = open_regular(path)?;
@@ -65,7 +65,7 @@ impl<R: Read + Seek> Table<R> {
         &self.layout
     }
 
-    /// Rows that were read since the beginning.
+    /// The number of rows that were read or skipped: the number of the next row.
     pub(crate) fn rows_read(&self) -> u64 {
         self.next_row
     }
@@ -85,8 +85,8 @@ impl<R: Read + Seek> Table<R> {
         }
     }
 
-    /// Reads the next rows and appends their numbers to `out` through `convert`. Gives the number
-    /// of the first row and how many there are; none at the end.
+    /// Reads the next rows, and `convert` appends their numbers to `out`. Returns the number of the
+    /// first row and the number of rows, which is 0 at the end.
     pub(crate) fn next_rows<T>(
         &mut self,
         out: &mut Vec<T>,
@@ -95,7 +95,7 @@ impl<R: Read + Seek> Table<R> {
         self.next_rows_up_to(u64::MAX, out, convert)
     }
 
-    /// [`Table::next_rows`], but no more than `most`.
+    /// Like [`Table::next_rows`], with `most` rows at most.
     pub(crate) fn next_rows_up_to<T>(
         &mut self,
         most: u64,

@@ -1,4 +1,5 @@
-//! Every format: what is read back, what is refused and in which words, and that no bytes panic.
+//! Every format: what is read from it, what is refused with which words, and that no bytes cause a
+//! panic.
 
 use std::fs;
 use std::io::Cursor;
@@ -21,7 +22,7 @@ const FORMATS: [(&str, Format); 8] = [
     ("ibin", Format::Ibin),
 ];
 
-/// A folder of its own for a test; it is removed with it.
+/// A folder for one test. It is removed when this is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -65,7 +66,8 @@ fn i32s(numbers: &[i32]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-/// Everything in a file of vectors, read twice, because a build reads more than once.
+/// The dimensions, ids and components of a file of vectors. It is read twice, because a build reads
+/// a source more than once.
 fn read(path: &Path, ids: Option<&Path>) -> Result<(usize, Vec<u64>, Vec<f32>), Error> {
     let mut vectors = Vectors::open(path)?;
     ids.iter().try_for_each(|ids| vectors.open_ids(ids, IdKind::Mapped))?;
@@ -266,7 +268,7 @@ fn a_file_that_shrinks_while_it_is_read_is_an_error() {
     assert!(refusal(vectors.scan(&mut |_, _| Ok(()))).contains("became shorter"));
 }
 
-/// Bytes that begin like `format`, so that more than the first check is reached.
+/// Bytes that begin like `format`, so that they pass the first checks.
 fn plausible(format: Format) -> BoxedStrategy<Vec<u8>> {
     let noise = proptest::collection::vec(any::<u8>(), 0..200);
     let small = 0_u32..6;

@@ -9,18 +9,19 @@ use super::layout::refuse;
 use super::payloads::lines;
 use super::reading::open_regular;
 
-/// The ids of a file, of the kind that an index has.
+/// The ids of a file, of the kind that the index has.
 #[derive(Debug)]
 pub(crate) enum IdList {
     Int(Vec<u64>),
     Text(Vec<String>),
 }
 
-/// Every id of the file at `path`, in its order. There may be none.
+/// All ids of the file at `path`, in its order. A file without ids gives none.
 ///
 /// # Errors
 ///
-/// [`Error::Format`] for a line that is no id of this kind; [`Error::Io`].
+/// [`Error::Format`] for a line that is no id of this kind; [`Error::Io`] if the file cannot be
+/// read.
 pub(crate) fn read_ids(path: &Path, kind: IdKind) -> Result<IdList, Error> {
     match kind {
         IdKind::Text => read_text_ids(path).map(IdList::Text),
@@ -28,7 +29,8 @@ pub(crate) fn read_ids(path: &Path, kind: IdKind) -> Result<IdList, Error> {
     }
 }
 
-/// Refuses a file that is none, before the kind of its ids is known.
+/// Refuses a path that is not a regular file. Commands call this before they open the index, which
+/// knows the kind of the ids.
 ///
 /// # Errors
 ///

@@ -15,8 +15,8 @@ pub(crate) struct Truth {
 }
 
 impl Truth {
-    /// The `k` nearest of each query from `path`, which must hold `queries` rows of at least `k`.
-    /// A negative id stands for no neighbor.
+    /// The `k` nearest neighbors of each query, from the file at `path`. The file must have
+    /// `queries` rows of at least `k` ids. A negative id means that there is no neighbor.
     pub(crate) fn open(path: &Path, queries: u64, k: usize) -> Result<Self, Error> {
         let mut table = Table::open(path, Shape::Matrix)?;
         table.layout().check_ids(path)?;
@@ -39,7 +39,8 @@ impl Truth {
         }
     }
 
-    /// How many true neighbors of `query` are among `found`, and how many there are.
+    /// The number of true neighbors of `query` that are among `found`, and the number of true
+    /// neighbors.
     pub(crate) fn count(&self, query: usize, found: &[u64]) -> (usize, usize) {
         let ids = self.ids[query * self.k..][..self.k].iter().flatten();
         let there = ids.clone().filter(|id| found.contains(id)).count();

@@ -1,7 +1,7 @@
 //! The TEXMEX formats: .fvecs, .bvecs and .ivecs.
 //!
-//! No header: each row is its width, a 32-bit number, and then its numbers. All rows of a file have
-//! one width; the first says which.
+//! There is no header: each row has its width, a 32-bit number, and then its numbers. All rows of a
+//! file have the width of the first row.
 
 use std::io::Read;
 use std::path::Path;
@@ -44,7 +44,7 @@ pub(crate) fn layout(
     Ok(layout)
 }
 
-/// The numbers of `row`, once its prefix was found to be `width`.
+/// The numbers of `row`, after its prefix. A row whose prefix is not `width` is refused.
 pub(crate) fn strip_prefix<'b>(path: &Path, row_number: u64, width: u64, row: &'b [u8]) -> Result<&'b [u8], Error> {
     let (prefix, numbers) = row.split_first_chunk().expect("a row is at least as long as its prefix");
     let found = i32::from_le_bytes(*prefix);

@@ -1,4 +1,4 @@
-//! Vectors from a file, with the ids of another or their row numbers.
+//! Vectors from a file. Their ids come from another file, or are their positions.
 
 use std::path::Path;
 
@@ -11,7 +11,8 @@ use super::payloads::read_payloads;
 use super::text_ids::read_text_ids;
 use super::{Element, Shape, Table};
 
-/// A file of vectors; read from front to back as often as wanted, in constant memory.
+/// A file of vectors, which can be read from the first to the last several times. Vectors and ids
+/// that are numbers are read in chunks. Text ids, columns and payloads are in memory as a whole.
 #[derive(Debug)]
 pub(crate) struct Vectors {
     table: Table,
@@ -38,7 +39,7 @@ impl Vectors {
         Ok(Self { table, ids: None, texts: None, columns: None, row_ids: Vec::new(), components: Vec::new() })
     }
 
-    /// Takes ids of this kind, one for each vector, from a file.
+    /// Takes ids of this kind from a file, one for each vector.
     pub(crate) fn open_ids(&mut self, path: &Path, kind: IdKind) -> Result<(), Error> {
         if kind != IdKind::Text {
             self.ids = Some(Ids::open(path, self.rows())?);
@@ -57,32 +58,32 @@ impl Vectors {
         self.table.layout().rows
     }
 
-    /// Takes the values of columns, one row for each vector, from a Parquet or .csv file.
+    /// Takes the values of columns from a Parquet or .csv file, one row for each vector.
     pub(crate) fn open_columns(&mut self, path: &Path) -> Result<(), Error> {
         self.columns = Some(read_columns(path, &[], self.rows())?);
         Ok(())
     }
 
-    /// Takes payloads, a line for each vector, from a text file.
+    /// Takes payloads from a text file, one line for each vector.
     pub(crate) fn open_payloads(&mut self, path: &Path) -> Result<(), Error> {
         let payloads = read_payloads(path, self.rows())?;
         self.columns = Some(self.columns.take().unwrap_or_default().with_payloads(payloads));
         Ok(())
     }
 
-    /// Takes the ids of all vectors, if they are texts.
+    /// Takes the ids of all vectors if they are texts.
     pub(crate) fn take_text_ids(&mut self) -> Option<Vec<String>> {
         self.texts.take()
     }
 
-    /// The next vectors; none at the end.
+    /// The next vectors; `None` at the end.
     pub(crate) fn next_chunk(&mut self) -> Result<Option<Chunk<'_>>, Error> {
         self.components.clear();
         let (first, count) = self.table.next_rows(&mut self.components, Element::to_components)?;
         self.chunk(first, count)
     }
 
-    /// The next `most` vectors, or those that are left; none at the end.
+    /// The next `most` vectors, or those that are left; `None` at the end.
     pub(crate) fn next_batch(&mut self, most: usize) -> Result<Option<Chunk<'_>>, Error> {
         self.components.clear();
         let (first, mut count) = (self.table.rows_read(), 0);
@@ -103,7 +104,8 @@ impl Vectors {
         self.ids.as_mut().map_or(Ok(()), |ids| ids.go_to(row))
     }
 
-    /// The `count` vectors from `first` on, whose components were read, with their ids.
+    /// The `count` vectors from `first` on with their ids; `None` if `count` is 0. Their components
+    /// were read.
     fn chunk(&mut self, first: u64, count: usize) -> Result<Option<Chunk<'_>>, Error> {
         if count == 0 {
             return Ok(None);

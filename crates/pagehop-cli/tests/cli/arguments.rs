@@ -1,4 +1,5 @@
-//! Wrong use of the command: exit code 2, standard error names what is wrong, nothing is touched.
+//! Wrong use of the command: the exit code is 2, standard error says what is wrong, and no file
+//! changes.
 
 use crate::support::{Folder, unchanged, vectors};
 

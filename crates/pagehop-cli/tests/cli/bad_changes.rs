@@ -1,5 +1,5 @@
-//! Changes that are refused or interrupted: a clear error, and each row is added completely or not
-//! at all.
+//! Changes that are refused or interrupted give a clear error, and each row is added completely or
+//! not at all.
 
 use std::fs;
 
@@ -35,7 +35,7 @@ fn an_invalid_row_is_named_and_earlier_batches_stay() {
     assert!(error.contains("the first 750 of 1,000 rows of bad.fbin are in i; the same command with --resume"));
     assert_eq!(folder.rows("i"), 750);
     folder.run("check i").ok();
-    // In the first batch there is nothing to resume.
+    // If the first batch fails, there is nothing to resume.
     let error = folder.run("add i bad.fbin").error(2);
     assert!(error.contains("row 777") && !error.contains("--resume"), "{error}");
 }
@@ -106,7 +106,7 @@ fn an_interrupted_import_says_how_to_continue() {
     let error = writer.end().error(130);
     assert!(error.starts_with("error: interrupted; the first "), "{error}");
     assert!(error.contains("of 15,000 rows of items.fbin are in i; the same command with --resume"), "{error}");
-    // In order: nothing lies beside the index.
+    // The command ended in order: there are no files beside the index.
     assert_eq!(folder.names(), ["i", "items.fbin"]);
     let rows = folder.rows("i");
     assert!((500..15_000).contains(&rows) && rows.is_multiple_of(100), "{rows} rows");
@@ -120,7 +120,8 @@ fn a_full_disk_keeps_what_was_added() {
     let folder = Folder::new();
     folder.fbin("items.fbin", &vectors(1500, 960, 1));
     folder.run("create i --dim 960").ok();
-    // The limit, 9 MiB, stands for a full disk: the shared memory's file fits, the log does not.
+    // The limit of 9 MiB stands for a full disk: the file of shared memory fits, and the log does
+    // not.
     let script = "trap '' XFSZ; ulimit -f 9216; exec \"$@\" add i items.fbin --batch 100";
     let error = Run::of(&mut folder.shell(script)).error(1);
     assert!(error.contains("i-log") && error.contains("--resume continues after them"), "{error}");

@@ -1,4 +1,4 @@
-//! Bad input, damaged files, full disks and interruptions: a clear error, and nothing is lost.
+//! Bad input, damaged files, full disks and interruptions give a clear error, and nothing is lost.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -142,7 +142,7 @@ fn a_flipped_byte_anywhere_is_found() {
     folder.fbin("queries.fbin", &vectors(5, 16, 2));
     let expected = folder.run("search items.pagehop queries.fbin").ok();
     let whole = fs::read(&index).unwrap();
-    // This step hits every page, and each part of a page on some page.
+    // With this step every page is damaged once, and each part of a page on some page.
     for at in (0..whole.len()).step_by(4096 + 37).chain([whole.len() - 1]) {
         let mut damaged = whole.clone();
         damaged[at] ^= 1 << (at % 8);
@@ -152,7 +152,7 @@ fn a_flipped_byte_anywhere_is_found() {
         assert_eq!(json_lines(&run.stdout)[0]["ok"], false, "byte {at}: {run:?}");
         let error = folder.run("check items.pagehop").error(1);
         assert!(error.contains("items.pagehop"), "byte {at}: {error}");
-        // A search may miss the damage, but it must not give another answer.
+        // A search may not read the damaged bytes, but it must not give another answer.
         let run = folder.run("search items.pagehop queries.fbin");
         if run.code == Some(0) {
             assert_eq!(run.stdout, expected, "byte {at}");
@@ -168,7 +168,7 @@ fn a_file_size_limit_leaves_the_old_index() {
     let index = folder.index(&vectors(100, 16, 1), "");
     let before = fs::read(&index).unwrap();
     folder.fbin("more.fbin", &vectors(5000, 16, 1));
-    // The limit, 64 KiB, stands for a full disk: a write fails half-way.
+    // The limit of 64 KiB stands for a full disk: a write fails after a part of its bytes.
     let script = "trap '' XFSZ; ulimit -f 64; exec \"$@\" build more.fbin -o items.pagehop --overwrite";
     let error = Run::of(&mut folder.shell(script)).error(1);
     assert!(error.contains("items.pagehop"), "{error}");
@@ -176,13 +176,13 @@ fn a_file_size_limit_leaves_the_old_index() {
     assert_eq!(folder.names(), ["items.fbin", "items.pagehop", "more.fbin"]);
 }
 
-/// Whether a build has made its unfinished file in `folder`, which it does once it listens for
-/// SIGINT.
+/// Whether a build has made its unfinished file in `folder`. When it does so, it already listens
+/// for SIGINT.
 ///
-/// The mask of caught signals in /proc would not do: an emulator catches SIGINT from its start.
-/// The file is one without a name, or has a hidden name where the file system has no such files.
+/// The mask of caught signals in /proc cannot be used: an emulator catches SIGINT from its start.
+/// The file has no name, or a hidden name if the file system has no files without names.
 fn has_begun(process: u32, folder: &Folder) -> bool {
-    // A process that is starting or gone has no files to list.
+    // A process that is starting or has ended has no files to list.
     let Ok(files) = fs::read_dir(format!("/proc/{process}/fd")) else { return false };
     let folder = fs::canonicalize(folder.path("")).unwrap();
     files.filter_map(|file| fs::read_link(file.ok()?.path()).ok()).any(|file| {
@@ -191,12 +191,12 @@ fn has_begun(process: u32, folder: &Folder) -> bool {
     })
 }
 
-/// Sends `signal` to a build soon after it began, and gives how it ended.
+/// Sends `signal` to a build soon after it began. Returns how the build ended.
 fn signal_a_build(folder: &Folder, signal: &str) -> (Option<i32>, Option<i32>) {
     folder.fbin("many.fbin", &vectors(100_000, 64, 1));
     let mut command = folder.command("build many.fbin -o items.pagehop --overwrite --threads 1");
     let mut child = command.stderr(Stdio::null()).spawn().unwrap();
-    // On a loaded machine a process may take long to begin.
+    // On a busy machine it may take long until a process begins.
     while !has_begun(child.id(), folder) {
         assert!(child.try_wait().unwrap().is_none(), "the build was over before its file was seen");
         std::thread::sleep(Duration::from_millis(5));

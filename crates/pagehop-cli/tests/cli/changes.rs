@@ -1,5 +1,5 @@
 //! The commands that change an index, on valid input: rows are added, replaced, deleted and
-//! vacuumed; an interrupted import is resumed.
+//! vacuumed, and an interrupted import is resumed.
 
 use std::fs;
 
@@ -14,12 +14,12 @@ fn report(folder: &Folder, line: &str) -> Value {
     json_lines(&folder.run(&format!("{line} --json --quiet")).ok()).remove(0)
 }
 
-/// The text of ids, one per line.
+/// Ids as text, one per line.
 fn lines(ids: impl IntoIterator<Item = u64>) -> String {
     ids.into_iter().map(|id| format!("{id}\n")).collect()
 }
 
-/// The recall of `index` over `queries`, whose true neighbors are those among `items`.
+/// The recall of `index` over `queries`, whose true neighbors are among `items`.
 fn recall(folder: &Folder, index: &str, items: &[Vec<f32>], queries: &[Vec<f32>]) -> f64 {
     let truth: Vec<_> = queries.iter().map(|query| nearest(items, query, 10)).collect();
     folder.write("truth.ibin", ibin(&truth));
@@ -147,7 +147,7 @@ fn a_killed_import_is_resumed() {
     folder.run("create whole --dim 16").ok();
     folder.run("add whole items.fbin --batch 12000").ok();
     folder.run("create i --dim 16").ok();
-    // Twice, so that a resumed import is resumed again.
+    // Twice, so that an import that was resumed is resumed again.
     for (line, rows) in [("add i items.fbin --batch 200", 1000), ("add i items.fbin --batch 200 --resume", 3000)] {
         Running::add(&folder, line, "i", rows).kill();
         let there = folder.rows("i");
@@ -194,7 +194,7 @@ fn resuming_needs_the_same_files() {
     assert_eq!((&added["first_row"], &added["rows"]), (&json!(900), &json!(0)));
     let (added, _) = resume("add i items.fbin --ids ids.txt");
     assert_eq!((&added["first_row"], &added["unchanged"]), (&json!(0), &json!(900)));
-    // The fingerprint depends only on the files, not on changes of the index at the same time.
+    // The fingerprint depends only on the files, not on other changes of the index.
     folder.run("delete i ids.txt").ok();
     folder.run("vacuum i").ok();
     let (added, _) = resume("add i items.fbin --ids ids.txt");
@@ -239,7 +239,7 @@ fn a_backup_beside_a_writer_is_complete_and_replaces_only_if_asked() {
     let rows = folder.rows("copy");
     assert!(rows >= 2200 && rows.is_multiple_of(50), "{rows}");
     folder.run("check copy").ok();
-    // The writer was killed, and its log stays; the copy has none.
+    // The writer was killed, so its log stays. The copy has no log.
     let names = folder.names();
     assert!(names.contains(&"items.pagehop-log".into()) && !names.contains(&"copy-log".into()), "{names:?}");
 

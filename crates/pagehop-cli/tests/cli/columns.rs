@@ -11,7 +11,7 @@ fn topic(row: usize) -> usize {
     row % 12
 }
 
-/// A price, or none.
+/// The price of a row; `None` for some rows.
 fn price(row: usize) -> Option<f64> {
     (!row.is_multiple_of(7)).then(|| (row * 37 % 500) as f64 / 2.0)
 }
@@ -30,7 +30,7 @@ fn table(header: &str, rows: std::ops::Range<usize>) -> String {
     std::iter::once(format!("{header}\n")).chain(rows.map(line)).collect()
 }
 
-/// The rows that a search with `filter` finds for each query; exact.
+/// The rows that an exact search with `filter` finds for each query.
 #[track_caller]
 fn found(folder: &Folder, index: &str, filter: &str) -> Vec<Vec<u64>> {
     let mut command = folder.command(&format!("search {index} queries.fbin -k 5 --recall 1 --json"));
@@ -97,7 +97,7 @@ fn values_are_added_and_updated() {
     expect(&folder, "i", &items, "price = 30.5 and topic = 9", |row| row == 9);
 }
 
-/// Tags of a row, or none at all.
+/// The tags of a row: an empty set for some rows, and `None` for others.
 fn tags(row: usize) -> Option<Vec<String>> {
     let all = [format!("topic, \"{}\"", topic(row)), "all".to_owned(), format!("hundred {}", row / 100)];
     (!row.is_multiple_of(7)).then(|| all[..row % 4].to_vec())

@@ -1,4 +1,4 @@
-//! The commands on valid input: build, search, info, check, in text and in JSON.
+//! The commands on valid input: build, search, info and check, as text and as JSON.
 
 use std::fs;
 use std::io::Read;
@@ -55,7 +55,8 @@ fn the_instruction_set_changes_no_bit_of_an_answer() {
         folder.fbin("queries.fbin", &items.split_off(300));
         folder.index(&items, &format!("--metric {metric}"));
         let answers = ["portable", "avx2", "avx512bw", "avx512"].map(|isa| {
-            // A set that this CPU lacks is ignored. JSON has every digit of a distance.
+            // An instruction set that this CPU lacks is ignored. JSON has every digit of a
+            // distance.
             let mut search = folder.command("search items.pagehop queries.fbin --json");
             let lines = json_lines(&Run::of(search.env("PAGEHOP_ISA", isa)).ok());
             lines.into_iter().filter(|line| line.get("summary").is_none()).collect::<Vec<_>>()
@@ -100,7 +101,7 @@ fn ids_are_written_to_a_matrix() {
     let listed = lines.iter().take(100).flat_map(|line| line["ids"].as_array().unwrap());
     assert!(ids.eq(listed.map(|id| id.as_i64().unwrap())));
 
-    // The matrix can serve as a file of true neighbors.
+    // The matrix can be used as a file of true neighbors.
     let again = folder.run(&format!("{line} --truth found.npy")).ok();
     assert_eq!(json_lines(&again).last().unwrap()["summary"]["recall"], 1.0);
     assert_eq!(folder.names(), ["found.npy", "items.fbin", "items.pagehop", "queries.fbin"]);
@@ -143,7 +144,7 @@ fn the_same_seed_builds_the_same_bytes() {
     for (name, options) in [("a", "--threads 1"), ("b", "--threads 2"), ("c", "--seed 99")] {
         folder.run(&format!("build items.fbin -o {name} {options}")).ok();
     }
-    // Without the header of page 0, which has a random identity of the file.
+    // The header of page 0 is left out: it has a random identity of the file.
     let [a, b, c] = ["a", "b", "c"].map(|name| fs::read(folder.path(name)).unwrap().split_off(24));
     assert!(a == b && a != c);
 }

@@ -1,4 +1,4 @@
-//! The `pagehop` binary from outside.
+//! Tests of the `pagehop` program, which run it as a command.
 
 mod arguments;
 mod bad_changes;

@@ -11,7 +11,8 @@ use parquet::schema::parser::parse_message_type;
 use crate::support::{Folder, vectors};
 
 const ROWS: usize = 600;
-/// Bytes of page 0, six of which every index has for itself, and its checksum.
+/// Bytes of page 0. It differs between equal indexes in its checksum and in six bytes that identify
+/// the file.
 const PAGE_BYTES: usize = 8192;
 
 fn topic(row: usize) -> Option<i64> {
@@ -35,7 +36,7 @@ fn put<T: DataType>(
     column.close().unwrap();
 }
 
-/// A Parquet file of the topics and labels of `rows`, in row groups of 250.
+/// A Parquet file with the topics and labels of `rows`, in row groups of 250 rows.
 fn table(rows: std::ops::Range<usize>, compression: Compression) -> Vec<u8> {
     const SCHEMA: &str = "message schema {
         OPTIONAL INT64 topic;
@@ -87,7 +88,7 @@ fn a_parquet_file_gives_the_same_index_as_the_csv_file_of_its_rows() {
     folder.write("all.csv", csv(0..ROWS));
     folder.run("build items.fbin -o of-csv --columns all.csv --quiet").ok();
     for compression in [Compression::UNCOMPRESSED, Compression::SNAPPY] {
-        // The content says what a file is.
+        // The content of a file tells its format, not its name.
         folder.write("all.values", table(0..ROWS, compression));
         folder.run("build items.fbin -o of-parquet --columns all.values --overwrite --quiet").ok();
         assert_eq!(folder.info("of-parquet")["columns"], folder.info("of-csv")["columns"]);

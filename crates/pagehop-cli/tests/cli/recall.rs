@@ -1,5 +1,5 @@
 //! Recall as a setting: `build` and `calibrate` measure it, `search` reaches it, `recall` audits
-//! it, `info` shows it.
+//! it, and `info` shows it.
 
 use crate::support::{Folder, ibin, json_lines, nearest, vectors};
 

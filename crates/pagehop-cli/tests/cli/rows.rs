@@ -1,10 +1,10 @@
-//! `ids` and `get`: rows by their id, as text, JSON and .npy.
+//! `ids` and `get`: rows by their ids, as text, JSON and .npy.
 
 use crate::support::{Folder, json_lines, vectors};
 
 const DIM: usize = 24;
 
-/// Ids 0 to 599, except those below 100; the vectors are kept.
+/// An index with the ids 100 to 599, which keeps vectors. Rows 0 to 99 were deleted.
 fn index(folder: &Folder) -> Vec<Vec<f32>> {
     let items = vectors(600, DIM, 3);
     folder.index(&items, "--vectors float32");
@@ -23,7 +23,7 @@ fn ids_are_listed_in_order_from_any_on() {
     assert_eq!(folder.run("ids items.pagehop --first 50 --count 2").ok(), "100\n101\n");
     assert_eq!(folder.run("ids items.pagehop --first 600").ok(), "");
     assert_eq!(folder.run("ids items.pagehop -o ids.npy").ok(), "");
-    // The file is one that other commands read.
+    // Other commands can read the file.
     let found = folder.run("get items.pagehop ids.npy --json").ok();
     assert_eq!(found.lines().count(), 500);
     assert!(folder.run("delete items.pagehop ids.npy").stderr.contains("500 rows deleted"));
@@ -50,7 +50,7 @@ fn get_gives_the_vectors_in_the_order_of_the_ids() {
         text.lines().nth(1).unwrap().split('\t').skip(1).map(|word| word.parse().unwrap()).collect();
     assert_eq!(row, items[100]);
     folder.run("get items.pagehop some.txt -o some.npy").ok();
-    // It reads as vectors: each finds itself.
+    // The file can be read as queries: each vector finds its own row.
     let found = folder.run("search items.pagehop some.npy -k 1 --recall 1").ok();
     assert_eq!(found, "0\t599\t0\n1\t100\t0\n2\t599\t0\n");
 }

@@ -1,4 +1,4 @@
-//! What every test of the binary needs: a folder, files of vectors, and a way to run the command.
+//! Helpers of all tests of the command: a folder, files of vectors, and a way to run the command.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,13 +6,13 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// The words that run the binary, by the emulator that runs this test, if one does.
+/// The words that run the program, with the emulator that runs this test, if there is one.
 fn program() -> Vec<String> {
     let emulator = std::env::var("PAGEHOP_TEST_EMULATOR").ok();
     emulator.into_iter().chain([env!("CARGO_BIN_EXE_pagehop").to_string()]).collect()
 }
 
-/// A folder of its own for a test; it is removed with it.
+/// A folder for one test. It is removed when this is dropped.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -26,24 +26,24 @@ impl Folder {
         Self(path)
     }
 
-    /// The name of a file in it.
+    /// The path of a file in the folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    /// Puts a file into it.
+    /// Writes a file into the folder.
     pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, bytes).unwrap();
         path
     }
 
-    /// Puts a .fbin file into it.
+    /// Writes a .fbin file into the folder.
     pub(crate) fn fbin(&self, name: &str, vectors: &[Vec<f32>]) -> PathBuf {
         self.write(name, fbin(vectors))
     }
 
-    /// The names of all files in it, hidden ones too.
+    /// The names of all files in the folder, also of hidden ones, in order.
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.0).unwrap();
         let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -51,7 +51,7 @@ impl Folder {
         names
     }
 
-    /// The command, to be run in this folder.
+    /// The command with the words of `line`, to be run in this folder.
     pub(crate) fn command(&self, line: &str) -> Command {
         let program = program();
         let mut command = Command::new(&program[0]);
@@ -83,23 +83,23 @@ impl Folder {
         json_lines(&self.run(&format!("info {index} --json")).ok()).remove(0)
     }
 
-    /// Rows of `index`.
+    /// The number of rows of `index`.
     pub(crate) fn rows(&self, index: &str) -> u64 {
         self.info(index)["rows"].as_u64().unwrap()
     }
 }
 
-/// A command that runs beside the test; it is killed with the test.
+/// A command that runs beside the test. It is killed when this is dropped.
 pub(crate) struct Running(Child);
 
 impl Running {
-    /// Starts `line`, which adds to `index`, and waits until `rows` of it are there.
+    /// Starts `line`, which adds to `index`, and waits until the index has `rows` rows.
     pub(crate) fn add(folder: &Folder, line: &str, index: &str, rows: u64) -> Self {
         let child = folder.command(line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut running = Self(child);
         let began = Instant::now();
         while folder.rows(index) < rows {
-            assert!(running.0.try_wait().unwrap().is_none(), "it was over before {rows} rows were seen");
+            assert!(running.0.try_wait().unwrap().is_none(), "the command ended before {rows} rows were seen");
             assert!(began.elapsed() < Duration::from_secs(600), "{rows} rows did not come");
         }
         running
@@ -108,16 +108,16 @@ impl Running {
     /// Sends a signal, such as `-STOP`.
     pub(crate) fn signal(&self, signal: &str) {
         let sent = Command::new("kill").args([signal, &self.0.id().to_string()]).status().unwrap();
-        assert!(sent.success(), "it is over already");
+        assert!(sent.success(), "the command has ended already");
     }
 
-    /// Kills it.
+    /// Kills the command.
     pub(crate) fn kill(mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
 
-    /// Its output until its end.
+    /// Waits until the command ends. Returns its code and its standard error.
     pub(crate) fn end(mut self) -> Run {
         let (mut text, mut stderr) = (Vec::new(), self.0.stderr.take().unwrap());
         std::io::Read::read_to_end(&mut stderr, &mut text).unwrap();
@@ -139,7 +139,7 @@ impl Drop for Folder {
     }
 }
 
-/// The output of a command and how it ended.
+/// The exit code of a command, and its output.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) code: Option<i32>,
@@ -153,14 +153,14 @@ impl Run {
         command.output().unwrap().into()
     }
 
-    /// Standard output of a run that must have succeeded.
+    /// Standard output. Fails unless the run succeeded.
     #[track_caller]
     pub(crate) fn ok(self) -> String {
         assert_eq!(self.code, Some(0), "{self:?}");
         self.stdout
     }
 
-    /// Standard error of a run that must have ended with `code`, in one error, without a panic.
+    /// Standard error. Fails unless the run ended with `code` and one error, without a panic.
     #[track_caller]
     pub(crate) fn error(self, code: i32) -> String {
         assert_eq!(self.code, Some(code), "{self:?}");
@@ -223,7 +223,7 @@ pub(crate) fn json_lines(text: &str) -> Vec<serde_json::Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Whether `path` is byte for byte what it was.
+/// Whether the bytes of `path` are still those `before`.
 pub(crate) fn unchanged(path: &Path, before: &[u8]) -> bool {
     fs::read(path).is_ok_and(|now| now == before)
 }

@@ -15,7 +15,7 @@ fn lines(rows: impl Iterator<Item = usize>) -> String {
     rows.map(|row| id(row) + "\n").collect()
 }
 
-/// An index that was built, with columns and payloads.
+/// Builds an index with text ids, columns and payloads.
 fn index(folder: &Folder) -> Vec<Vec<f32>> {
     let items = vectors(ROWS, DIM, 3);
     folder.write("ids.txt", lines(0..ROWS));

@@ -40,7 +40,7 @@ mod tests {
         assert!(ints.map(int_key).is_sorted());
     }
 
-    /// The vectors of the paper's reference program have another key; these are from an
+    /// The vectors of the paper's reference program use another key. These are from an
     /// implementation of the standard library, with the key 0.
     #[test]
     fn the_hash_is_siphash() {

@@ -164,7 +164,7 @@ mod tests {
                 (asked, wrong) = (asked + 1, wrong + u64::from(may_have(word, other)));
             }
         }
-        // Eight tags set about 20 of the 63 bits; most sets are smaller.
+        // Eight tags set about 20 of the 63 bits. Most sets are smaller.
         assert!(wrong * 50 < asked, "{wrong} of {asked} are wrong");
     }
 

@@ -117,7 +117,7 @@ mod tests {
         {
             assert_eq!(of(bad), None, "{bad}");
         }
-        // Every day of 400 years comes after the one before.
+        // Each day of 400 years must follow the day before it.
         let mut last = days(1900, 1, 1) - 1;
         for year in 1900..2300 {
             for (month, day) in

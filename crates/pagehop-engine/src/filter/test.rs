@@ -37,8 +37,8 @@ impl Test {
         compile(filter, columns, false, FILTER_DEPTH_MAX)
     }
 
-    /// Whether a row passes. Where it has several tags and the test is about them, it may pass:
-    /// see [`Test::surely_passes`] and [`Test::passes_with`].
+    /// Whether a row passes. Where it has several tags and the test is about them, it may pass: see
+    /// [`Test::surely_passes`] and [`Test::passes_with`].
     pub(crate) fn passes(&self, id: u64, values: RowValues<'_>) -> bool {
         self.answer(id, values, Sets::MayPass)
     }
@@ -138,8 +138,7 @@ fn compile(filter: &Filter, columns: &[Column], negated: bool, depth: usize) -> 
             }
             points.sort_unstable();
             points.dedup();
-            // x NOT IN (1, NULL) is never true: it is x <> 1 AND x <> NULL. x NOT IN () always
-            // is.
+            // x NOT IN (1, NULL) is never true: it is x <> 1 AND x <> NULL. x NOT IN () always is.
             if negated && values.contains(&Value::Null) {
                 return Ok(Test::Or(Vec::new()));
             }
@@ -311,7 +310,7 @@ mod tests {
         ]
     }
 
-    /// The answer of a filter by the values themselves: true, false, or neither.
+    /// The answer of a filter from the values themselves: true, false or unknown (`None`).
     fn oracle(filter: &Filter, id: u64, row: &[Value]) -> Option<bool> {
         let value = |name: &str| &row[columns().iter().position(|c| c.name == name).expect("a column")];
         let order = |a: &Value, b: &Value| match (a, b) {
@@ -445,7 +444,7 @@ mod tests {
         assert!((20_000..40_000).contains(&known), "words decide {known} of 40,000");
     }
 
-    /// `Test::given` for a tag of the row agrees with the answer for the row.
+    /// `Test::given` for a tag of the row must agree with the answer for the row.
     fn given(test: &Test, id: u64, row: &[Value], rows: &ColumnRows) {
         for column in [3, 4] {
             let Value::Tags(tags) = &row[column] else { continue };
@@ -453,7 +452,7 @@ mod tests {
                 let left = test.given(Some((column, hash)));
                 let values = RowValues(rows.row(0));
                 let passes = test.passes_with(id, values, rows.sets(0));
-                // A row that may pass by its word, and has the tag, passes.
+                // A row passes if its word says that it may, and it has the tag.
                 let expected = match left {
                     Given::True => true,
                     Given::False => false,

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    /// Rows around `clusters` places.
+    /// Rows around `clusters` centers.
     fn rows(count: usize, clusters: u64) -> Codes {
         let dim = 64;
         let mut random = Random::new(5, 0);

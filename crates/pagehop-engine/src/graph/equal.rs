@@ -38,8 +38,7 @@ impl Places {
     }
 
     /// [`firsts`] by hashes alone. Two different rows of ten million have the same hash once in
-    /// 400,000 builds. Then one of them is found only
-    /// by way of the other.
+    /// 400,000 builds. Then one of them is found only by way of the other.
     pub(crate) fn firsts(self) -> Vec<u32> {
         self.firsts_where(|_, _| true)
     }
@@ -109,7 +108,7 @@ mod tests {
         (0..9).for_each(|row| graph.set(row, &[(row as u32 + 1) % 9, (row as u32 + 2) % 9]));
         let duplicates = (0..200).filter(|row| firsts[*row as usize] != *row);
         link_duplicates(&mut graph, &firsts, duplicates);
-        // Walk the tree of each representative, along edges between equal rows.
+        // Walks the tree of each representative along edges between equal rows.
         let mut found: Vec<u32> = (0..9).collect();
         let mut at = 0;
         while at < found.len() {

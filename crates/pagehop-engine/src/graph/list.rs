@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn candidates_inserted_together_end_where_those_inserted_one_by_one_do() {
         let mut random = Random::new(13, 0);
-        // With few estimates many candidates have the same one.
+        // With few different estimates, many candidates have the same one.
         for (capacity, estimates, equals_max) in
             [(1, 1000, 9), (5, 7, 2), (20, 1000, 9), (60, 50, 3), (400, 9, 400)]
         {
@@ -356,7 +356,7 @@ mod tests {
                 let ids: Vec<u32> = (0..random.below(65)).map(|_| random.below(300) as u32).collect();
                 let which = ids.iter().enumerate().fold(0, |which, (at, _)| which | random.below(2) << at);
                 let candidate = |at: usize| ((ids[at] * 7919 % estimates) as f32, ids[at]);
-                // The order of identical estimates decides which of them stay.
+                // The order of equal estimates decides which of them stay.
                 let mut chosen: Vec<usize> = (0..ids.len()).filter(|at| which >> at & 1 == 1).collect();
                 let skipped = |at: usize| ids[at].is_multiple_of(50);
                 together.insert_all(
@@ -374,8 +374,8 @@ mod tests {
                 let nearest = together.expand();
                 assert_eq!(nearest, one_by_one.expand());
                 expanded.extend(nearest.map(|(_, id)| id));
-                // One that was expanded and dropped may be rejected when it comes again, if the
-                // list has forgotten it: that depends on the order.
+                // A candidate that was expanded and dropped may be rejected when it comes again, if
+                // the list does not remember it. That depends on the order.
                 let open = |ids: &BTreeSet<u32>| ids.difference(&expanded).copied().collect::<Vec<_>>();
                 assert_eq!(open(&rejected), open(&rejected_one_by_one), "capacity {capacity}");
             }

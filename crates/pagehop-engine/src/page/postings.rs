@@ -337,7 +337,7 @@ mod tests {
             shape.write(&mut body, &[]);
             let mut kept: Vec<Posting> = Vec::new();
             for step in 0..4 * shape.capacity as u32 {
-                // Of some nodes there are two postings, with different tags.
+                // Some nodes have two postings, with different tags.
                 let (node, tag) = if at % 2 == 1 { (step / 2, Some(step.into())) } else { (step, None) };
                 let posting = Posting {
                     node,

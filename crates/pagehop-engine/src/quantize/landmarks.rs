@@ -326,7 +326,7 @@ mod tests {
         }
         all.sort_by(|a, b| a.estimate.total_cmp(&b.estimate));
         assert_eq!(nearest, all[..NEAREST]);
-        // Many equal landmarks in the nearest list: the next list is not scored.
+        // The nearest list has many equal landmarks, so the next list is not scored.
         let mut many: Vec<Landmark> = (0..SCORED_ENOUGH).map(|_| landmarks[1].clone()).collect();
         many.push(landmarks[0].clone());
         let lists = self::lists(shape, &many);

@@ -91,7 +91,7 @@ mod tests {
         for at in 1..places.len() {
             places.swap(at, 1 + random.below(at as u64) as usize);
         }
-        // The line goes through no axis, and begins at the first center.
+        // The line is not along an axis, and begins at the first center.
         let point = |place: &f32| (0..64).map(|dim| place * ((dim * dim) as f32).sin()).collect::<Vec<f32>>();
         let mut centers = Codes::new(64);
         places.iter().for_each(|place| centers.push(&point(place)));

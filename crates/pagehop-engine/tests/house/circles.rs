@@ -6,8 +6,8 @@ use crate::assert_none;
 use crate::imports::{Crate, circles};
 use crate::sources::source_folders;
 
-/// Files that may still be in a circle, as `folder: file`. A ratchet: names leave this list, none
-/// enter it.
+/// Files that may still be in a circle, as `folder: file`. Names may be removed from this list, but
+/// none may be added.
 const IN_CIRCLES: [&str; 0] = [];
 
 #[test]
@@ -16,7 +16,7 @@ fn files_do_not_import_each_other_in_circles() {
     for (folder, sources) in source_folders() {
         let source_files = Crate::new(&sources);
         let imports = source_files.imports();
-        // A crate of three files may have none that needs another.
+        // In a crate of three files, it may be that no file imports another.
         let found = imports.values().map(BTreeSet::len).sum::<usize>();
         assert!(found > 0 || sources.len() <= 3, "{folder}: no file imports another");
         for circle in circles(&imports) {

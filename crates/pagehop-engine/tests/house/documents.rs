@@ -3,7 +3,7 @@
 use crate::assert_none;
 use crate::sources::{files, read};
 
-/// Documents whose paths are checked, besides everything in `docs/`.
+/// Documents whose paths are checked, besides all files in `docs/`.
 const DOCUMENTS: [&str; 7] = [
     "README.md",
     "ARCHITECTURE.md",
@@ -13,7 +13,7 @@ const DOCUMENTS: [&str; 7] = [
     "lab/servers.md",
     "lab/loadgen/README.md",
 ];
-/// Endings by which a word in backticks is taken for a file of this repository.
+/// A word in backticks that ends like this is taken for a file of this repository.
 const REPOSITORY_ENDINGS: [&str; 9] = [".rs", ".py", ".pyi", ".md", ".toml", ".sql", ".sh", ".yml", ".lock"];
 
 #[test]

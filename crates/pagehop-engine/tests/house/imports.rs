@@ -1,9 +1,9 @@
 //! Which file of a crate imports which: `use` statements and paths, resolved to the file that
 //! defines the item.
 //!
-//! A file that has modules below it (`lib.rs`, `mod.rs`) is a table of contents: what it re-exports
-//! is not an import, and an import through it leads to the file behind. Calls of methods are not
-//! seen.
+//! A file that has modules below it (`lib.rs`, `mod.rs`) is a table of contents. What it re-exports
+//! is not an import, and an import through it leads to the file that defines the item. Calls of
+//! methods are not seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,8 @@ type Module = Vec<String>;
 pub(crate) struct Crate {
     files: Vec<File>,
     modules: BTreeMap<Module, usize>,
-    /// For a module and a name that it imports, which files below it may use, the path of the name.
+    /// The path of a name that a module imports and that files below it may use, by module and
+    /// name.
     exports: BTreeMap<(Module, String), Vec<String>>,
 }
 
@@ -31,20 +32,20 @@ struct File {
 #[derive(Debug)]
 struct Path {
     segments: Vec<String>,
-    /// For a `use`, the name that it gives to what it imports.
+    /// The name that a `use` gives to the item that it imports; `None` for other paths.
     name: Option<String>,
     is_export: bool,
 }
 
-/// Where a path leads.
+/// What a path leads to.
 enum Target {
     Module(Module),
     Item(Module),
 }
 
 impl Crate {
-    /// A crate of `sources`: paths below the folder of sources, and their code without comments and
-    /// strings.
+    /// A crate of `sources`, which are pairs of a path below the folder of sources and the code
+    /// without comments and strings.
     pub(crate) fn new(sources: &[(String, String)]) -> Self {
         let files: Vec<File> = sources
             .iter()
@@ -62,7 +63,7 @@ impl Crate {
         Self { files, modules, exports }
     }
 
-    /// For each file the files that it imports.
+    /// The files that each file imports.
     pub(crate) fn imports(&self) -> BTreeMap<&str, BTreeSet<&str>> {
         self.files.iter().map(|file| (file.path.as_str(), self.imports_of(file))).collect()
     }
@@ -89,7 +90,8 @@ impl Crate {
             .collect()
     }
 
-    /// Where a path in `module` leads; `None` for another crate, and for names that are no modules.
+    /// What a path in `module` leads to; `None` for paths into other crates and for names that are
+    /// not modules.
     fn resolve(&self, module: &[String], segments: &[String], aliases: &BTreeMap<&str, Module>) -> Option<Target> {
         let (first, mut rest) = segments.split_first()?;
         let mut at = match first.as_str() {
@@ -122,8 +124,8 @@ impl Crate {
     }
 }
 
-/// Groups of files that import one another in a circle, each file with those it imports in its
-/// group.
+/// Groups of files that import one another in a circle. Each file is listed with the files of its
+/// group that it imports.
 pub(crate) fn circles(imports: &BTreeMap<&str, BTreeSet<&str>>) -> Vec<Vec<String>> {
     let reach: BTreeMap<&str, BTreeSet<&str>> =
         imports.keys().map(|file| (*file, reached(file, imports))).collect();
@@ -138,7 +140,7 @@ pub(crate) fn circles(imports: &BTreeMap<&str, BTreeSet<&str>>) -> Vec<Vec<Strin
     found.into_iter().collect()
 }
 
-/// The files that `file` imports, and those that these import, and so on.
+/// The files that `file` imports, directly or through others.
 fn reached<'a>(file: &str, imports: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::new();
     let mut next: Vec<&str> = imports[file].iter().copied().collect();
@@ -157,7 +159,7 @@ fn module_of(path: &str) -> Module {
     if ["lib", "main"].contains(&path) { Vec::new() } else { path.split('/').map(str::to_owned).collect() }
 }
 
-/// The paths of `use` statements, then all others.
+/// The paths of `use` statements, and then all other paths.
 fn paths(code: &str) -> Vec<Path> {
     let code = &without_inline_modules(code);
     let mut found = Vec::new();
@@ -177,7 +179,8 @@ fn paths(code: &str) -> Vec<Path> {
     found
 }
 
-/// The code with `super` of modules inside it made `self`: the file is one module here.
+/// The code, where `super` in modules inside the file is replaced by `self`: the file is one module
+/// here.
 fn without_inline_modules(code: &str) -> String {
     let mut flat = code.to_owned();
     for (at, _) in code.rmatch_indices("mod ") {
@@ -192,7 +195,7 @@ fn without_inline_modules(code: &str) -> String {
     flat
 }
 
-/// The paths of a `use` tree: `a::{self, b::c, d as e}`.
+/// The paths of a `use` tree, such as `a::{self, b::c, d as e}`.
 fn expand(prefix: &[String], tree: &str, is_export: bool, found: &mut Vec<Path>) {
     let tree = tree.trim();
     if let Some((head, list)) = tree.split_once('{') {
@@ -216,7 +219,7 @@ fn expand(prefix: &[String], tree: &str, is_export: bool, found: &mut Vec<Path>)
     found.extend(name.map(|name| Path { segments, name: Some(name), is_export }));
 }
 
-/// The parts of a list between the commas that are in no braces.
+/// The parts of a list between the commas that are outside of braces.
 fn top_level(list: &str) -> Vec<&str> {
     let (mut depth, mut start, mut parts) = (0, 0, Vec::new());
     for (at, c) in list.char_indices() {

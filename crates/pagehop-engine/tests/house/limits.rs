@@ -1,4 +1,4 @@
-//! How long things get, what they are called, and what code that ships may not do.
+//! How long files and functions are, what files are called, and what code that ships may not do.
 
 use crate::assert_none;
 use crate::sources::{files, read, shipped_sources};
@@ -6,13 +6,14 @@ use crate::text::functions;
 
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES: usize = 70;
-/// Functions that may be longer, as `path: name`. A ratchet: names leave this list, none enter it.
+/// Functions that may be longer, as `path: name`. Names may be removed from this list, but none may
+/// be added.
 const LONG_FUNCTIONS: [&str; 0] = [];
 
-/// Shortest text of an `expect` that can be a reason.
+/// Shortest text of an `expect` that can be a reason, in bytes.
 const REASON_BYTES_MIN: usize = 6;
 
-/// Names that say nothing about what is inside.
+/// Names that do not say what is inside.
 const EMPTY_NAMES: [&str; 8] = ["util", "utils", "helper", "helpers", "common", "misc", "manager", "stuff"];
 
 #[test]

@@ -1,9 +1,9 @@
-//! House rules as tests: which room may know which, that no files import each other in circles,
-//! what the engine may not touch, where methods are, how long things get, and that documents name
-//! only files that exist.
+//! House rules as tests: which room may import which, that files do not import each other in
+//! circles, what the engine may not use, where methods are, how long files and functions are, and
+//! that documents name only files that exist.
 //!
-//! The sources are read as text, with comments, strings and tests blanked out where a rule is about
-//! code that ships. A rule that must change is changed here, in the open.
+//! The sources are read as text. Where a rule is about code that ships, comments, strings and tests
+//! are blanked out. If a rule must change, change it here, so that the change is seen.
 
 mod circles;
 mod documents;

@@ -1,4 +1,4 @@
-//! Which room may import which, and what the rooms may not know.
+//! Which room may import which, and what rooms may not use.
 
 use std::fs;
 
@@ -9,7 +9,8 @@ use crate::text::{blank_comments_and_strings, has_word, is_word};
 
 const ENGINE: &str = "crates/pagehop-engine/src";
 
-/// Crates of ours that each crate depends on; those of its tests do not count.
+/// The crates of this repository that each crate depends on. Dependencies of its tests do not
+/// count.
 const DEPENDENCIES: [(&str, &[&str]); 9] = [
     ("crates/pagehop-kernels", &[]),
     ("crates/pagehop-engine", &["pagehop-kernels"]),
@@ -62,8 +63,8 @@ const ROOMS: [(&str, &[&str]); 20] = [
     ("lib", &[]), // names the rooms, and uses none
 ];
 
-/// What each room below `index/` may import of `index/`, besides itself. It may import all rooms
-/// above but the last.
+/// What each room below `index/` may import of `index/`, besides itself. It may also import all
+/// rooms above except the last.
 const INDEX_ROOMS: [(&str, &[&str]); 16] = [
     ("index/mod", &[]), // names the rooms, and uses none
     ("index/model", &[]),
@@ -95,7 +96,7 @@ const INDEX_ROOMS: [(&str, &[&str]); 16] = [
     ("index/recall", &["index/state", "index/open", "index/search"]),
 ];
 
-/// The rooms of the store, from the top down. A room imports only rooms below it.
+/// The rooms of the store, from top to bottom. A room imports only rooms below it.
 const STORE_ROOMS: [&str; 25] = [
     "lib",
     "compact",
@@ -124,7 +125,7 @@ const STORE_ROOMS: [&str; 25] = [
     "bytes",
 ];
 
-/// The rooms of the PostgreSQL extension, likewise.
+/// The rooms of the PostgreSQL extension, in the same order.
 const POSTGRES_ROOMS: [&str; 23] = [
     "lib",
     "handler",
@@ -151,8 +152,8 @@ const POSTGRES_ROOMS: [&str; 23] = [
     "errors",
 ];
 
-/// The files of the engine outside `page/` that know bytes: those of edge codes, which a page
-/// stores as they are, and of columns' values, likewise.
+/// The files of the engine outside `page/` that know the layout of bytes: those of edge codes and
+/// of the values of columns, which a page stores without changes.
 const KNOW_BYTES: [&str; 6] = [
     "columns/key.rs",
     "columns/rows.rs",
@@ -168,9 +169,8 @@ const POSTGRES_WORDS: [&str; 7] = ["postgres", "postgresql", "pg", "pgrx", "pgve
 /// What the engine may not use: it has no files, no clock and no operating system.
 const NO_SYSTEM: [&str; 6] = ["fs", "net", "time", "env", "process", "os"];
 
-/// Where `unsafe` is allowed: the files of one instruction set, the dispatch to them, frames, rings
-/// and shared memory of the store, and all of `postgres/`. A name that ends in `/` stands for a
-/// folder.
+/// Where `unsafe` is allowed: the files of one instruction set, the dispatch to them, the store's
+/// frames, rings and shared memory, and all of `postgres/`. A name that ends in `/` is a folder.
 const UNSAFE_ALLOWED: [&str; 10] = [
     "crates/pagehop-kernels/src/dispatch.rs",
     "crates/pagehop-store/src/build/freed_memory.rs",
@@ -231,7 +231,7 @@ fn crates_depend_as_the_picture_shows() {
     assert_none(&wrong);
 }
 
-/// Crates of ours below `[dependencies]`.
+/// The crates of this repository in `[dependencies]`.
 fn dependencies(manifest: &str) -> Vec<String> {
     let after = manifest.split_once("\n[dependencies]").map_or("", |(_, after)| after);
     let lines = after.lines().skip(1).take_while(|line| !line.starts_with('['));
@@ -350,17 +350,17 @@ fn only_the_extension_knows_postgresql() {
     assert_none(&wrong);
 }
 
-/// The sources of the engine: paths below its folder.
+/// The sources of the engine, with paths below its folder.
 fn engine_sources() -> Vec<(String, String)> {
     sources_of(ENGINE)
 }
 
-/// The sources in a folder `src/`: paths below it.
+/// The sources in a folder `src/`, with paths below it.
 fn sources_of(folder: &str) -> Vec<(String, String)> {
     source_folders().into_iter().find(|(name, _)| name == folder).expect("the crate has sources").1
 }
 
-/// The first folder or file below `src/`; below `index/` the second, too.
+/// The first folder or file below `src/`. Below `index/`, also the second.
 fn room_of(path: &str) -> String {
     let path = path.strip_suffix(".rs").unwrap_or(path);
     let segments: Vec<&str> = path.split('/').collect();

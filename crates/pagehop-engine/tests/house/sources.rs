@@ -1,4 +1,4 @@
-//! The files of the repository, and what of a source is code that ships.
+//! The files of the repository, and the parts of a source that ship.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ pub(crate) fn is_shipped(path: &str) -> bool {
     in_src && !path.ends_with("/tests.rs") && !path.contains("/tests/")
 }
 
-/// Rust that ships, without its comments, strings and tests.
+/// The Rust code that ships, without its comments, strings and tests.
 pub(crate) fn shipped_sources() -> Vec<(String, String)> {
     let paths = files(&[".rs"]).into_iter().filter(|path| is_shipped(path));
     paths
@@ -64,14 +64,14 @@ pub(crate) fn sources_in(folder: &str) -> Vec<(String, String)> {
     sources
 }
 
-/// Every folder of sources, with its files: paths below it, and code without comments, strings and
-/// tests.
+/// Every folder of sources with its files, which are pairs of a path below the folder and the code
+/// without comments, strings and tests.
 pub(crate) fn source_folders() -> Vec<(String, Vec<(String, String)>)> {
     let mut folders: Vec<(String, Vec<(String, String)>)> = Vec::new();
     let is_source = |path: &str| is_shipped(path) || path.starts_with("lab/loadgen/src/");
     for path in files(&[".rs"]).into_iter().filter(|path| is_source(path)) {
         let (folder, below) = path.split_once("/src/").expect("sources are in src/");
-        // A test that is a file of its own, and the root of another crate.
+        // Files of tests, and programs, which are roots of other crates, are left out.
         if below.ends_with("tests.rs") || below.contains("/tests/") || below.starts_with("bin/") {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Rust as text: comments, strings and tests blanked out, words and functions found.
+//! Rust sources as text: blanks out comments, strings and tests, and finds words and functions.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ pub(crate) fn has_word(code: &str, word: &str) -> bool {
         .any(|(at, _)| !code[..at].ends_with(is_word) && !code[at + word.len()..].starts_with(is_word))
 }
 
-/// Every function with a body: its name, and where it is.
+/// Every function that has a body: its name and its range.
 pub(crate) fn functions(code: &str) -> Vec<(String, Range<usize>)> {
     let mut found = Vec::new();
     for (at, _) in code.match_indices("fn ") {
@@ -39,7 +39,7 @@ pub(crate) fn functions(code: &str) -> Vec<(String, Range<usize>)> {
     found
 }
 
-/// The position behind the brace that closes the one at `open`.
+/// The position after the brace that closes the one at `open`.
 pub(crate) fn end_of_braces(code: &str, open: usize) -> usize {
     let mut depth = 0;
     for (at, c) in code[open..].char_indices() {
@@ -55,7 +55,7 @@ pub(crate) fn end_of_braces(code: &str, open: usize) -> usize {
     code.len()
 }
 
-/// `code` with each item behind `#[cfg(test)]` made of spaces.
+/// `code`, where each item after `#[cfg(test)]` is replaced by spaces.
 pub(crate) fn blank_tests(mut code: String) -> String {
     let mark = "#[cfg(test)]";
     while let Some(start) = code.find(mark) {
@@ -70,12 +70,12 @@ pub(crate) fn blank_tests(mut code: String) -> String {
     code
 }
 
-/// Spaces in place of `text`, byte for byte, its line ends kept.
+/// Spaces for each byte of `text`. Line breaks are kept.
 pub(crate) fn blank(text: &str) -> String {
     text.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }).collect()
 }
 
-/// `text` with comments and the inside of strings and characters made of spaces.
+/// `text`, where comments and the content of strings and characters are replaced by spaces.
 pub(crate) fn blank_comments_and_strings(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
@@ -89,7 +89,7 @@ pub(crate) fn blank_comments_and_strings(text: &str) -> String {
     code
 }
 
-/// How many bytes at the start of `rest` to keep, and how many behind them to blank.
+/// The number of bytes at the start of `rest` to keep, and the number of bytes after them to blank.
 pub(crate) fn token(rest: &str, c: char, before: Option<char>) -> (usize, usize) {
     let until = |end: &str| rest.find(end).map_or(rest.len(), |at| at + end.len());
     if rest.starts_with("//") {
@@ -120,7 +120,7 @@ pub(crate) fn token(rest: &str, c: char, before: Option<char>) -> (usize, usize)
     (c.len_utf8(), 0)
 }
 
-/// Bytes up to the `quote` that ends a literal, and with it.
+/// The number of bytes up to and with the `quote` that ends a literal.
 pub(crate) fn end_of_quotes(inside: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in inside.char_indices() {

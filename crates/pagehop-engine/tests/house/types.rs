@@ -1,7 +1,7 @@
 //! Where the methods of a type are, how many it has, and that one name is one type.
 //!
-//! The methods of a type can call one another from any file, and no import shows it. So a file that
-//! has a job of its own has functions or a type of its own, which others import.
+//! The methods of a type can call one another from any file, and no import shows it. So a file with
+//! its own job has functions or a type of its own, which other files import.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -10,8 +10,8 @@ use crate::assert_none;
 use crate::sources::source_folders;
 use crate::text::{end_of_braces, functions, is_word};
 
-/// Types whose methods are in several files, as `folder: type`, and why. In other files than that
-/// of the type, their methods are `pub` or private to the file.
+/// Types whose methods are in several files, as `folder: type`, and the reason. In files other than
+/// that of the type, their methods are `pub` or private to the file.
 const FACES: [(&str, &str); 5] = [
     ("crates/pagehop-engine/src: Index", "its room is below those of the operations on it"),
     ("crates/pagehop-engine/src: Change", "likewise, for what vacuum, training and hosts do in one"),
@@ -20,13 +20,14 @@ const FACES: [(&str, &str); 5] = [
     ("crates/pagehop-kernels/src: Kernels", "each kernel has a folder, which uses the dispatch to them"),
 ];
 
-/// Proofs that the CPU has an instruction set. Each kernel is a method of them, in its own folder.
+/// Proofs that the CPU has an instruction set. Each kernel is a method of a proof, in the folder of
+/// the kernel.
 const PROOFS: [&str; 2] = ["crates/pagehop-kernels/src: Avx512", "crates/pagehop-kernels/src: Avx512Bw"];
 
 /// Largest number of methods of a type.
 const METHODS_MAX: usize = 40;
 
-/// Names that several types of a crate may have, as `folder: name`, and why.
+/// Names that several types of a crate may have, as `folder: name`, and the reason.
 const SHARED_NAMES: [(&str, &str); 5] = [
     ("crates/pagehop-cli/src: Args", "the arguments of each command"),
     ("lab/loadgen/src: Connection", "one of each protocol"),
@@ -35,11 +36,11 @@ const SHARED_NAMES: [(&str, &str); 5] = [
     ("lab/loadgen/src: Outgoing", "likewise"),
 ];
 
-/// A block of methods that belong to no trait.
+/// A block of methods that do not belong to a trait.
 #[derive(Debug, PartialEq)]
 struct Methods {
     of: String,
-    /// Name and visibility of each.
+    /// The name and the visibility of each method.
     methods: Vec<(String, Visibility)>,
 }
 
@@ -53,7 +54,7 @@ struct Defined {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Visibility {
     Public,
-    /// To other files of the crate.
+    /// Visible to other files of the crate.
     Inside,
     Private,
 }
@@ -95,7 +96,7 @@ fn types_have_few_methods() {
     let mut wrong = Vec::new();
     let mut most = 0;
     for (folder, sources) in source_folders() {
-        // Types of one name are counted apart where they have files of their own.
+        // If types of the same name are in different files, their methods are counted apart.
         let mut counts: BTreeMap<(String, &str), usize> = BTreeMap::new();
         for (path, code) in &sources {
             let here = types(code);
@@ -143,7 +144,7 @@ fn a_name_that_files_share_is_one_type() {
     assert_none(&wrong);
 }
 
-/// The structs, enums, unions and traits of a source, outside functions.
+/// The structs, enums, unions and traits of a source that are outside of functions.
 fn types(code: &str) -> Vec<Defined> {
     let mut found = Vec::new();
     for line in code.lines() {
@@ -159,7 +160,7 @@ fn types(code: &str) -> Vec<Defined> {
     found
 }
 
-/// The methods of types of a source, and no methods of traits.
+/// The methods of the types of a source. Methods of traits are left out.
 fn methods(code: &str) -> Vec<Methods> {
     let blocks = impl_blocks(code).into_iter();
     blocks
@@ -174,7 +175,8 @@ fn methods(code: &str) -> Vec<Methods> {
         .collect()
 }
 
-/// The blocks of methods that belong to no trait: the type, and where the block's code is.
+/// The blocks of methods that do not belong to a trait: the type, and the range of the block's
+/// code.
 fn impl_blocks(code: &str) -> Vec<(String, Range<usize>)> {
     let mut found = Vec::new();
     for (at, _) in code.match_indices("impl") {
@@ -196,7 +198,7 @@ fn impl_blocks(code: &str) -> Vec<(String, Range<usize>)> {
     found
 }
 
-/// The code of a head without what is in angle brackets, and without its `where`.
+/// The head of a block without the parts in angle brackets, and without its `where`.
 fn without_generics(head: &str) -> String {
     let (mut depth, mut kept, mut before) = (0, String::new(), ' ');
     for c in head.chars() {
@@ -212,7 +214,7 @@ fn without_generics(head: &str) -> String {
     words.map(|word| word.to_owned() + " ").collect()
 }
 
-/// Who sees what a line defines, and the line behind that.
+/// The visibility of what a line defines, and the rest of the line.
 fn visibility(line: &str) -> (Visibility, &str) {
     if let Some(rest) = line.strip_prefix("pub ") {
         return (Visibility::Public, rest);

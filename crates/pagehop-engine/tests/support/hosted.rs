@@ -1,4 +1,4 @@
-//! An index with host-owned rows, changed in the way PostgreSQL does.
+//! An index with host-owned rows, which is changed in the way PostgreSQL does.
 
 use std::collections::BTreeSet;
 

@@ -34,7 +34,7 @@ impl VectorSource for Rows {
 impl Rows {
     pub fn new(dim: usize, values: Vec<f32>) -> Self {
         let count = values.len() / dim;
-        // Ids differ from positions, so that confusing the two makes a test fail.
+        // Ids differ from positions, so that a test fails if the two are confused.
         let ids = (0..count as u64).map(|i| i * 7 + 1_000_000_007).collect();
         Self { dim, ids, values, chunk_rows: 100 }
     }
@@ -61,7 +61,7 @@ impl Noise {
         (self.next() >> 40) as f32 / (1u64 << 24) as f32
     }
 
-    /// Mean 0, variance 1 (sum of 12 uniforms).
+    /// A number with mean 0 and variance 1, as the sum of 12 uniform ones.
     pub fn gauss(&mut self) -> f32 {
         (0..12).map(|_| self.unit()).sum::<f32>() - 6.0
     }
@@ -117,7 +117,7 @@ pub fn index(rows: &Rows, metric: Metric) -> Index<MemPages> {
     Index::open(built(rows, &options(metric)).unwrap()).unwrap()
 }
 
-/// Runs one transaction on an index whose row ids are the user's.
+/// Runs one transaction on an index whose row ids are given by the user.
 pub fn change<T>(pages: &mut MemPages, work: impl FnOnce(&mut Change<'_, MemWriter<'_>>) -> T) -> T {
     let known = Index::open(pages.clone()).unwrap();
     let mut writer = pages.writer();
@@ -128,7 +128,7 @@ pub fn change<T>(pages: &mut MemPages, work: impl FnOnce(&mut Change<'_, MemWrit
     result
 }
 
-/// Vacuums until nothing is left to do.
+/// Vacuums until no work is left.
 pub fn vacuum(pages: &mut MemPages) -> VacuumReport {
     let mut report = VacuumReport::default();
     loop {

@@ -1,4 +1,4 @@
-//! Pages in memory with scratch files in memory, which are counted and may be too small.
+//! Pages in memory with scratch files in memory, which are counted and whose space may be limited.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 use pagehop_engine::{EachWork, Error, PAGE_BYTES, PageId, PageSink, Scratch, ScratchFile};
 use pagehop_sim::MemPages;
 
-/// What the scratch files of a sink take.
+/// What the scratch files of a sink use.
 #[derive(Default)]
 pub struct Usage {
     /// Files that exist.
@@ -14,12 +14,12 @@ pub struct Usage {
     /// Bytes that were written and read.
     pub written: Cell<u64>,
     pub read: Cell<u64>,
-    /// Pieces in which bytes were written.
+    /// The number of calls that wrote bytes.
     pub appends: Cell<u64>,
-    /// Bytes of files that exist, of kept work and of pages now, and the most of them at once.
+    /// Bytes of existing files, kept work and pages: now, and the most at one time.
     pub held: Cell<u64>,
     pub peak: Cell<u64>,
-    /// Bytes that can be written.
+    /// Most bytes that can be written; `None` without a limit.
     pub most: Cell<Option<u64>>,
 }
 
@@ -35,11 +35,11 @@ impl Usage {
 pub struct Spilling {
     pub pages: MemPages,
     pub usage: Rc<Usage>,
-    /// What the host says is free.
+    /// The free space that the host reports.
     pub free: Option<u64>,
-    /// The same where pages are elsewhere.
+    /// The free space for pages, if they are elsewhere.
     pub free_of_pages: Option<u64>,
-    /// Work that is kept, if any is, and the key of the build that keeps it.
+    /// The work that is kept and the key of its build, if the host keeps work.
     pub kept: Option<RefCell<(u64, Vec<Vec<u8>>)>>,
 }
 

@@ -1,4 +1,4 @@
-//! Nanoseconds per call on a machine that also does other work. It times many short batches: the
+//! Nanoseconds per call on a machine that also does other work. Many short batches are timed: the
 //! fastest shows what the code can do, and the median what the machine allowed.
 
 use std::hint::black_box;
@@ -41,7 +41,7 @@ fn batch<T>(call: &mut impl FnMut() -> T, calls: usize) -> f64 {
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    /// Any 64 bits.
+    /// The next 64 bits.
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

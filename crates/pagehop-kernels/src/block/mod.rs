@@ -15,8 +15,11 @@ use crate::dispatch::{Kernels, on_tier};
 /// inner product of row `i` of `a` and row `j` of `b`.
 ///
 /// Each row is `dim` contiguous values, and rows follow each other without gaps. Exact up to 65,536
-/// dimensions. Packs `b` first, which pays off from about eight rows of `a`, and allocates about
-/// `48 * dim` bytes.
+/// dimensions.
+///
+/// The kernels of AVX2 and AVX-512 pack `b` first, which pays off from about eight rows of `a`.
+/// That of AVX-512 allocates `48 * dim` bytes and 4 bytes for each row of `a`, and that of AVX2 up
+/// to `544 * dim` bytes. The others allocate nothing.
 ///
 /// # Panics
 ///

@@ -1,8 +1,9 @@
 //! Inner products with codes in 256-bit registers: each instruction adds pairs of 16-bit products
 //! into 32-bit lanes.
 //!
-//! Two lanes hold the sum of [`ROUNDED_DIM_MAX`](super::ROUNDED_DIM_MAX) dimensions: each has a
-//! sixteenth of the products, which are at most 128 * 32,512.
+//! The sums do not overflow up to [`ROUNDED_DIM_MAX`](super::ROUNDED_DIM_MAX) dimensions. A 32-bit
+//! lane of two added registers has a sixteenth of the products, and each product is at most 128 *
+//! 32,512.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -89,7 +90,7 @@ fn dot_i12_rounded(q: &Rounded, hi: &[i8], lo: &[u8]) -> i64 {
     sum_i64x4(_mm256_add_epi64(_mm256_slli_epi64::<4>(high), low)) - 8 * q.sum
 }
 
-/// 64-bit sums.
+/// The inner product with high bytes, as four 64-bit sums.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn dot_high(q: &[i16], code: &[i8]) -> __m256i {
@@ -123,8 +124,8 @@ fn add_high(sum_i32x8: __m256i, q: &[i16; 16], code: &[i8; 16]) -> __m256i {
     _mm256_add_epi32(sum_i32x8, products)
 }
 
-/// 32-bit sums. A 16-bit lane of `lo` has the nibbles of four dimensions, one of each quarter of
-/// the rounded vector.
+/// The inner product with nibbles, as eight 32-bit sums. A 16-bit lane of `lo` has the nibbles of
+/// four dimensions, one of each quarter of the rounded vector.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn dot_nibbles(quarters: &[i16], lo: &[u8]) -> __m256i {

@@ -1,8 +1,8 @@
 //! Inner products with codes in 512-bit registers. VNNI multiplies unsigned bytes by signed bytes
-//! and adds four products into a 32-bit lane. So a rounded vector is cut into two signed digits,
-//! high bytes get 128 added, which is subtracted at the end, and nibbles are as they are.
+//! and adds four products into a 32-bit lane. So a rounded vector is split into two signed digits.
+//! The high bytes get 128 added, which is subtracted at the end. Nibbles are used as they are.
 //!
-//! The last, partial register is loaded under a mask; its other lanes add nothing, because the
+//! The last, partial register is loaded under a mask. Its other lanes add nothing, because the
 //! digits there are zero.
 #![allow(unsafe_code)]
 
@@ -43,7 +43,8 @@ fn round(x: &[f32], inverse: f32, values: &mut [i16], parts: &mut Parts) -> (i64
         let both = _mm512_inserti64x4::<1>(front, _mm512_cvtsepi32_epi16(back));
         let both = _mm512_min_epi16(_mm512_max_epi16(both, least), most);
         store_i16x32(value, both);
-        // Bytes are signed, so half of the high digits are one more than the upper byte.
+        // The low digit is a signed byte. If it is negative, the high digit is one more than the
+        // upper byte.
         let upper = _mm512_srai_epi16::<8>(_mm512_add_epi16(both, half));
         store_i8x32(high, _mm512_cvtepi16_epi8(upper));
         store_i8x32(low, _mm512_cvtepi16_epi8(both));

@@ -3,8 +3,8 @@
 //! A 12-bit value `v` is stored as a rounded high byte and a low nibble: `v = 16 * hi + nibble -
 //! 8`, with `hi` in `-127..=127` and `nibble` in `0..=15`. So `16 * hi` alone is the nearest 8-bit
 //! code, off by at most 8. Two nibbles share a byte: byte `p` of `lo` holds dimension `2p` in its
-//! low four bits and dimension `2p + 1` in its high four. If the number of dimensions is odd, the
-//! last high four bits are zero.
+//! low four bits and dimension `2p + 1` in its high four bits. If the number of dimensions is odd,
+//! the last high four bits are zero.
 
 /// The smallest value of a 12-bit code.
 pub const I12_MIN: i16 = -127 * 16 - 8;
@@ -12,14 +12,15 @@ pub const I12_MIN: i16 = -127 * 16 - 8;
 /// The largest value of a 12-bit code.
 pub const I12_MAX: i16 = 127 * 16 + 7;
 
-/// Subtracted from a nibble, so that the high byte alone is the nearest 8-bit code.
+/// Added to a value before it is split into a high byte and a nibble, so that the high byte alone
+/// is the nearest 8-bit code.
 const NIBBLE_BIAS: i16 = 8;
 
 /// Packs 12-bit values. A value outside `I12_MIN..=I12_MAX` is clamped to that range.
 ///
 /// # Panics
 ///
-/// Unless `hi` is as long as `v`, and `lo` half as long, rounded up.
+/// If `hi` is not as long as `v`, or `lo` not half as long, rounded up.
 pub fn pack_i12(v: &[i16], hi: &mut [i8], lo: &mut [u8]) {
     check_i12(v.len(), hi.len(), lo.len());
     for ((pair, hi), lo) in v.chunks(2).zip(hi.chunks_mut(2)).zip(lo) {
@@ -37,7 +38,7 @@ pub fn pack_i12(v: &[i16], hi: &mut [i8], lo: &mut [u8]) {
 ///
 /// # Panics
 ///
-/// Unless `hi` is as long as `out`, and `lo` half as long, rounded up.
+/// If `hi` is not as long as `out`, or `lo` not half as long, rounded up.
 pub fn unpack_i12(hi: &[i8], lo: &[u8], out: &mut [i16]) {
     check_i12(out.len(), hi.len(), lo.len());
     let (hi_pairs, hi_rest) = hi.as_chunks::<2>();

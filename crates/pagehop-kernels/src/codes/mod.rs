@@ -16,14 +16,16 @@ use crate::dispatch::{Kernels, on_tier};
 use i12::check_i12;
 pub use i12::{I12_MAX, I12_MIN, pack_i12, unpack_i12};
 
-/// Largest magnitude of a component of a [`Rounded`] vector: 16 times that of an own code in the
-/// engine, so that a decoded own code is rounded without an error, and two signed bytes hold it.
+/// Largest magnitude of a component of a [`Rounded`] vector. It is 16 times the largest magnitude
+/// of an own code in the engine, so that a decoded own code is rounded without an error. Two signed
+/// bytes hold it.
 pub const ROUNDED_MAX: i16 = 32_512;
 
-/// Most dimensions of a [`Rounded`] vector: the sums in 32-bit lanes hold as many.
+/// Most dimensions of a [`Rounded`] vector. With more, the sums in 32-bit lanes could overflow.
 pub const ROUNDED_DIM_MAX: usize = 8192;
 
-/// Dimensions that the arrays of a [`Rounded`] vector are padded to a multiple of, with zeros.
+/// The arrays of a [`Rounded`] vector are padded with zeros to a multiple of this number of
+/// dimensions.
 const PADDED: usize = 64;
 
 /// A vector of floats, rounded to 16-bit integers with one step, and laid out for the inner
@@ -42,15 +44,15 @@ pub struct Rounded {
 /// The values of a [`Rounded`] vector in a second order. Each instruction set fills what it uses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parts {
-    /// Dimensions `4j`, then those `4j + 1`, `4j + 2` and `4j + 3`.
+    /// Dimensions `4j`, then dimensions `4j + 1`, then `4j + 2`, then `4j + 3`.
     #[cfg(target_arch = "x86_64")]
     pub(crate) quarters: Vec<i16>,
     #[cfg(target_arch = "x86_64")]
     pub(crate) digits: Vec<Digits>,
 }
 
-/// Both digits to base 256, signed bytes, of 64 dimensions. Aligned like a register, because a load
-/// that crosses a cache line costs as much as two.
+/// Both digits to base 256, as signed bytes, of 64 dimensions. Aligned like a register, because a
+/// load that crosses a cache line costs as much as two.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
@@ -96,7 +98,7 @@ impl Rounded {
         (self.sum, self.sum_sq) = on_tier!(self.kernels, round(x, inverse, values, parts));
     }
 
-    /// The value of one unit.
+    /// The size of one step.
     #[inline]
     pub fn step(&self) -> f32 {
         self.step
@@ -117,7 +119,7 @@ impl Rounded {
     ///
     /// # Panics
     ///
-    /// Unless `code` is as long as the vector.
+    /// If `code` is not as long as the vector.
     #[inline]
     pub fn dot_i8(&self, code: &[i8]) -> i64 {
         assert_eq!(code.len(), self.dim, "vectors of one dimension");
@@ -128,7 +130,7 @@ impl Rounded {
     ///
     /// # Panics
     ///
-    /// Unless `hi` is as long as the vector, and `lo` half as long, rounded up.
+    /// If `hi` is not as long as the vector, or `lo` not half as long, rounded up.
     #[inline]
     pub fn dot_i12(&self, hi: &[i8], lo: &[u8]) -> i64 {
         check_i12(self.dim, hi.len(), lo.len());

@@ -1,5 +1,5 @@
-//! Inner products with codes in 128-bit registers. Four registers of 32-bit sums take one product
-//! of every 16 dimensions in each lane.
+//! Inner products with codes in 128-bit registers. Each lane of four registers of 32-bit sums adds
+//! one product for every 16 dimensions.
 #![allow(unsafe_code)]
 
 use std::arch::aarch64::*;
@@ -13,7 +13,7 @@ on_token! { Neon:
     fn dot_i12_rounded(q: &Rounded, hi: &[i8], lo: &[u8]) -> i64;
 }
 
-/// Registers of codes whose products fit into the lanes.
+/// Registers of codes whose sums of products fit into the 32-bit lanes.
 const STEP: usize = 32;
 
 #[target_feature(enable = "neon")]
@@ -79,7 +79,7 @@ fn widened(code: &[i8; 16]) -> [int16x8_t; 2] {
     [vmovl_s8(vget_low_s8(code)), vmovl_high_s8(code)]
 }
 
-/// Sixteen values: 16 times the high bytes, plus the nibbles.
+/// 16 values: 16 times the high bytes, plus the nibbles.
 #[inline]
 #[target_feature(enable = "neon")]
 fn join(hi: &[i8; 16], nibbles: uint8x16_t) -> [int16x8_t; 2] {
@@ -91,7 +91,7 @@ fn join(hi: &[i8; 16], nibbles: uint8x16_t) -> [int16x8_t; 2] {
     ]
 }
 
-/// Adds the products of sixteen dimensions.
+/// Adds the products of 16 dimensions.
 #[inline]
 #[target_feature(enable = "neon")]
 fn add(sums_i32x4: &mut [int32x4_t; 4], q: &[i16; 16], [front, back]: [int16x8_t; 2]) {
@@ -109,7 +109,7 @@ fn total([s0, s1, s2, s3]: [int32x4_t; 4]) -> i64 {
     vaddlvq_s32(s0) + vaddlvq_s32(s1) + vaddlvq_s32(s2) + vaddlvq_s32(s3)
 }
 
-/// Fewer values than `N`, and zeros after them.
+/// `values`, followed by zeros. There are at most `N` values.
 #[inline]
 fn padded<T: Copy + Default, const N: usize>(values: &[T]) -> [T; N] {
     let mut whole = [T::default(); N];

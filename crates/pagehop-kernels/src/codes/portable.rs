@@ -15,7 +15,7 @@ pub(crate) fn round(x: &[f32], inverse: f32, values: &mut [i16], _: &mut Parts) 
     /// Added to a number below 2^22, this leaves its nearest integer in the low bits.
     const SHIFT: f32 = 12_582_912.0;
     for (x, value) in x.iter().zip(&mut *values) {
-        // A number that is not finite, from a damaged page, gives some number in the range.
+        // A number that is not finite comes from a damaged page. It gives any number in the range.
         *value = ((x * inverse + SHIFT).to_bits() as i16).clamp(-ROUNDED_MAX, ROUNDED_MAX);
     }
     let wide = |value: &i16| i64::from(*value);
@@ -42,8 +42,8 @@ pub(crate) fn dot_i12_rounded(q: &Rounded, hi: &[i8], lo: &[u8]) -> i64 {
     sum
 }
 
-/// At most [`STEP`] products of values up to [`ROUNDED_MAX`] and up to 2,056: `STEP / LANES` of
-/// them fit into a 32-bit lane.
+/// The inner product of at most [`STEP`] values up to [`ROUNDED_MAX`] with values up to 2,056. The
+/// sum of `STEP / LANES` such products fits into a 32-bit lane.
 fn dot_i16(q: &[i16], values: &[i16]) -> i64 {
     const { assert!((STEP / LANES) as i64 * ROUNDED_MAX as i64 * 2056 <= i32::MAX as i64) };
     let (q_chunks, q_rest) = q.as_chunks::<LANES>();

@@ -1,5 +1,5 @@
-//! CRC-32C with the SSE4.2 instruction, which takes eight bytes. Three stretches of the input are
-//! interleaved (`stretch.rs`).
+//! CRC-32C with the instruction of SSE4.2, which takes eight bytes. Three stretches of the input
+//! are computed side by side (`stretch.rs`).
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;

@@ -1,5 +1,5 @@
 //! CRC-32C with ARM's instruction, which takes eight bytes. Three stretches of the input are
-//! interleaved (`stretch.rs`).
+//! computed side by side (`stretch.rs`).
 #![allow(unsafe_code)]
 
 use std::arch::aarch64::*;
@@ -21,7 +21,7 @@ fn crc32c(bytes: &[u8], seed: u32) -> u32 {
         let (second, third) = later.split_at(STRETCH_BYTES / 16);
         let (mut a, mut b, mut c) = (state, 0, 0);
         for ((first, second), third) in first.iter().zip(second).zip(third) {
-            // Two words, which come by one load.
+            // Two words of a stretch are loaded by one instruction.
             (a, b, c) = (add_pair(a, first), add_pair(b, second), add_pair(c, third));
         }
         state = move_over_stretch(move_over_stretch(a) ^ b) ^ c;

@@ -1,14 +1,15 @@
-//! Stretches of the input whose checksums are computed beside each other, because the instruction
-//! has a latency of three cycles. The checksum is linear, so a table advances the state of one
-//! stretch over the length of the next (Gopal and others, "Fast CRC Computation for iSCSI", Intel
-//! 2011).
+//! Stretches of the input whose checksums are computed side by side, because the instruction has a
+//! latency of three cycles. The checksum is linear, so a table advances the state of one stretch
+//! over the length of the next (Gopal and others, "Fast CRC Computation for iSCSI", Intel 2011).
 
 use super::portable::times_x;
 
-/// Bytes in one stretch. Five rounds of three stretches cover all of an 8 KiB page but 512 bytes.
+/// Bytes in one stretch. Five rounds of three stretches cover an 8 KiB page except its last 512
+/// bytes.
 pub(super) const STRETCH_BYTES: usize = 512;
 
-/// `OVER_STRETCH[k][b]` is the state `b << 8 * k` after one stretch of zero bytes.
+/// `OVER_STRETCH[k][b]` is the state that follows from the state `b << 8 * k` after one stretch of
+/// zero bytes.
 static OVER_STRETCH: [[u32; 256]; 4] = over_stretch();
 
 /// The state after one stretch of zero bytes.

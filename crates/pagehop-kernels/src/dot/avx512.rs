@@ -1,5 +1,5 @@
 //! Inner products in 512-bit registers. The last, partial register is loaded under a mask, so there
-//! is no scalar tail; its other lanes are zero and add nothing.
+//! is no scalar tail. Its other lanes are zero and add nothing.
 //!
 //! VNNI multiplies unsigned bytes by signed bytes only. So `dot_i8` adds 128 to one side and
 //! subtracts 128 times the sum of the other side at the end; `dot_u8` does the reverse.

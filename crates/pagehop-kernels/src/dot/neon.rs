@@ -1,5 +1,5 @@
-//! Inner products in 128-bit registers. Half precision and unsigned bytes are left to the compiler:
-//! 128-bit registers are part of every ARM CPU of 64 bits, so plain Rust uses them, too.
+//! Inner products in 128-bit registers. The compiler vectorizes half precision and unsigned bytes:
+//! every ARM CPU of 64 bits has 128-bit registers, so plain Rust uses them too.
 #![allow(unsafe_code)]
 
 use std::arch::aarch64::*;

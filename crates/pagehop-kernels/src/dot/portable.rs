@@ -1,6 +1,6 @@
 //! Inner products in plain Rust. The compiler may not reorder float additions, so float sums have
-//! sixteen partial sums that it can vectorize. It may reorder integer additions, so integer sums
-//! are plain.
+//! 16 partial sums that it can vectorize. It may reorder integer additions, so an integer sum is a
+//! plain loop.
 
 use crate::half::portable::widen;
 

@@ -42,8 +42,8 @@ fn estimate(terms: EdgeTerms<'_>, out: &mut [f32]) {
 }
 
 /// `add` and `factor` of eight edges. Every third 32-bit lane of three registers is an `add`, and
-/// no two are in the same lane of their registers: blends gather them, and one permutation orders
-/// them.
+/// no two of them are in the same lane of their registers. So blends gather them, and one
+/// permutation orders them.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn terms_of(heads: &[[u8; HEAD_BYTES]; 8]) -> [__m256; 2] {

@@ -1,5 +1,5 @@
-//! The last steps of edge scoring: from weighted distances of codes to estimated distances of rows,
-//! and which of these are small.
+//! The last steps of edge scoring: they convert weighted distances of codes into estimated
+//! distances of rows, and find the small ones.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -12,23 +12,23 @@ use crate::dispatch::{Kernels, on_tier};
 /// Most values that [`at_most`] compares.
 pub const AT_MOST_VALUES: usize = 64;
 
-/// Bytes of the head of an edge: its target (u32), `add` and `factor` (f32), all little endian.
-/// They lie together, so that a change of them is one run of bytes in a log.
+/// Bytes of the head of an edge: its target (u32), `add` and `factor` (f32), all little-endian.
+/// They are adjacent, so that a change of them is one run of bytes in a log.
 pub const HEAD_BYTES: usize = 12;
 
-/// What the estimates of some edges are made of.
+/// The numbers from which the estimates of some edges are computed.
 #[derive(Clone, Copy, Debug)]
 pub struct EdgeTerms<'a> {
     /// The first and the second coefficient of the query: see [`estimate`].
     pub query: [f32; 2],
-    /// Weighted distance of each code from the query, as [`Scan::count`](crate::Scan::count) has
+    /// Weighted distance of each code from the query, as [`Scan::count`](crate::Scan::count) gives
     /// it.
     pub counts: &'a [u32],
     /// Squared distance from the query to the centroid of each edge.
     pub centroid_sq: &'a [f32],
     /// The head of each edge.
     pub heads: &'a [[u8; HEAD_BYTES]],
-    /// Whether `add` counts. If not, it is taken as 0.
+    /// Whether `add` is used. If not, it is taken as 0.
     pub has_add: bool,
 }
 
@@ -43,8 +43,8 @@ pub fn estimate(terms: EdgeTerms<'_>, out: &mut [f32]) {
     Kernels::active().estimate(terms, out);
 }
 
-/// A bit for each value, the lowest for the first: whether it is at most `reach` and below `bound`.
-/// Never set for NaN.
+/// One bit for each value, the lowest bit for the first value: whether the value is at most `reach`
+/// and below `bound`. The bit of a NaN is 0.
 ///
 /// # Panics
 ///

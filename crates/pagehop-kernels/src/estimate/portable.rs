@@ -12,7 +12,7 @@ pub(crate) fn estimate(terms: EdgeTerms<'_>, out: &mut [f32]) {
     {
         let (words, _) = head.as_chunks();
         let [add, factor] = [words[1], words[2]].map(u32::from_le_bytes);
-        // A count is below 2^31; conversion from a signed integer is one instruction.
+        // A count is below 2^31, and the conversion of a signed integer is one instruction.
         let twice_dot = base - per_count * *count as i32 as f32;
         *out = centroid_sq + f32::from_bits(add & add_mask) - f32::from_bits(factor) * twice_dot;
     }

@@ -1,4 +1,4 @@
-//! Half precision with AVX-512, sixteen numbers at a time.
+//! Half precision with AVX-512, 16 numbers at a time.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;

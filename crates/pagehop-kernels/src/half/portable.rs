@@ -12,8 +12,8 @@ pub(crate) fn f32_to_f16(src: &[f32], dst: &mut [u16]) {
     }
 }
 
-/// Converts one half-precision number to `f32`. Selects instead of branches, so that loops over it
-/// vectorize.
+/// Converts one half-precision number to `f32`. It selects values and does not branch, so that
+/// loops over it vectorize.
 #[inline]
 pub(crate) fn widen(half: u16) -> f32 {
     let sign = u32::from(half & 0x8000) << 16;

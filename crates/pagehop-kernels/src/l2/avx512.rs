@@ -1,5 +1,5 @@
 //! Squared distance in 512-bit registers. The last, partial register is loaded under a mask, so
-//! there is no scalar tail; its other lanes are zero and add nothing.
+//! there is no scalar tail. Its other lanes are zero and add nothing.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;

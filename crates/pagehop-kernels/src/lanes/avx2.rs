@@ -31,11 +31,11 @@ pub(crate) fn load_u8x32(from: &[u8; 32]) -> __m256i {
     unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
 }
 
-/// Sixteen bytes in both halves of the register.
+/// 16 bytes, in both halves of the register.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(crate) fn broadcast_u8x16(from: &[u8; 16]) -> __m256i {
-    // SAFETY: reads sixteen bytes, the length of the array.
+    // SAFETY: reads 16 bytes, the length of the array.
     _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(from.as_ptr().cast()) })
 }
 
@@ -81,8 +81,7 @@ pub(crate) fn store_u16x8(to: &mut [u16; 8], value: __m128i) {
     unsafe { _mm_storeu_si128(to.as_mut_ptr().cast(), value) }
 }
 
-/// The first sixteen signed bytes of `from` as 16-bit lanes; zeros in the lanes after the end of
-/// `from`.
+/// The first 16 signed bytes of `from` as 16-bit lanes. Lanes after the end of `from` are zero.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(crate) fn widen_part_i8x16(from: &[i8]) -> __m256i {
@@ -132,7 +131,7 @@ pub(crate) fn sum_i32x8(lanes: __m256i) -> i32 {
     _mm_cvtsi128_si32(_mm_add_epi32(x2, _mm_shuffle_epi32::<1>(x2)))
 }
 
-/// Lanes whose sum is that of the narrower lanes.
+/// 64-bit lanes with the same sum as the 32-bit lanes.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(crate) fn widen_i32x8(lanes: __m256i) -> __m256i {

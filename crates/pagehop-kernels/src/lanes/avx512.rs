@@ -1,8 +1,8 @@
 //! 512-bit loads and stores, whole and masked.
 //!
-//! A masked load of an unmapped page does not fault if no lane is taken from it, but then costs
-//! about 150 ns in microcode. The address after the end of a slice may be on such a page, so an
-//! empty part is not loaded at all.
+//! A masked load of an unmapped page does not fault if no lane is taken from it, but it costs about
+//! 150 ns in microcode. The address after the end of a slice may be on such a page, so an empty
+//! part is not loaded at all.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -48,11 +48,11 @@ pub(crate) fn load_u8x64(from: &[u8; 64]) -> __m512i {
     unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
 }
 
-/// Sixteen bytes in every quarter of the register.
+/// 16 bytes, in every quarter of the register.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(crate) fn broadcast_u8x16(from: &[u8; 16]) -> __m512i {
-    // SAFETY: reads sixteen bytes, the length of the array.
+    // SAFETY: reads 16 bytes, the length of the array.
     _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(from.as_ptr().cast()) })
 }
 
@@ -166,7 +166,7 @@ pub(crate) fn broadcast_i8x4(group: &[i8; 4]) -> __m512i {
     _mm512_set1_epi32(unsafe { group.as_ptr().cast::<i32>().read_unaligned() })
 }
 
-/// Lanes whose sum is that of the narrower lanes.
+/// 64-bit lanes with the same sum as the 32-bit lanes.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(crate) fn widen_i32x16(lanes: __m512i) -> __m512i {
@@ -174,7 +174,7 @@ pub(crate) fn widen_i32x16(lanes: __m512i) -> __m512i {
     _mm512_add_epi64(front, _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64::<1>(lanes)))
 }
 
-/// A mask of the first `length` lanes, at most `lanes`. `lanes` is at most 64.
+/// A mask of the first `length` lanes, but of at most `lanes`. `lanes` is at most 64.
 #[inline]
 fn mask(length: usize, lanes: usize) -> u64 {
     match length.min(lanes) {

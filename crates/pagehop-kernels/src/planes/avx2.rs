@@ -1,5 +1,5 @@
-//! Bit planes in 256-bit registers: a shift moves the wanted bit of eight levels to their sign
-//! bits, and `movemask` gathers the signs.
+//! Bit planes in 256-bit registers. A shift moves one bit of each of eight levels to the sign bits,
+//! and `movemask` gathers the signs.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;

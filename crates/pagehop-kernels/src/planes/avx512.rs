@@ -1,4 +1,4 @@
-//! Bit planes in 512-bit registers: testing one bit of sixteen levels gives a mask.
+//! Bit planes in 512-bit registers. A test of one bit of 16 levels gives a mask.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;

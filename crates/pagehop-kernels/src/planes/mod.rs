@@ -1,5 +1,5 @@
-//! Quantizes a vector to small integers and cuts them into bit planes. Search does so to a query
-//! before it scores edges.
+//! Quantizes a vector to small integers and splits them into bit planes. A search does this to its
+//! query before it scores edges.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -18,8 +18,9 @@ pub fn max_abs(x: &[f32]) -> f32 {
     Kernels::active().max_abs(x)
 }
 
-/// Quantizes `x` to integer levels and cuts the levels into bit planes. The level of a value is `x
-/// * per_unit + 2^(bits - 1)`, truncated and clamped to `0..=2^bits - 1`; the level of a NaN is 0.
+/// Quantizes `x` to integer levels and splits the levels into bit planes. The level of a value is
+/// `x * per_unit + 2^(bits - 1)`, truncated and clamped to `0..=2^bits - 1`; the level of a NaN is
+/// 0.
 ///
 /// `planes` holds `bits` planes, the least significant first. Each plane has one bit per value, in
 /// `x.len() / 64` words, rounded up: value `i` is bit `i % 64` of word `i / 64`. Bits after the
@@ -27,7 +28,7 @@ pub fn max_abs(x: &[f32]) -> f32 {
 ///
 /// # Panics
 ///
-/// Unless `planes` is a whole number of planes, from 1 to [`LEVEL_BITS_MAX`].
+/// If `planes` is not a whole number of planes, from 1 to [`LEVEL_BITS_MAX`].
 #[inline]
 pub fn level_planes(x: &[f32], per_unit: f32, planes: &mut [u64]) {
     Kernels::active().level_planes(x, per_unit, planes);

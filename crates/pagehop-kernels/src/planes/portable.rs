@@ -20,8 +20,8 @@ pub(crate) fn level_planes(x: &[f32], per_unit: f32, bits: usize, planes: &mut [
     }
 }
 
-/// Bit `plane` of each of 64 levels; the first level gives the lowest bit. Works on eight levels at
-/// a time: the multiplication gathers one bit of each byte in the top byte.
+/// Bit `plane` of each of 64 levels; the first level gives the lowest bit. Eight levels are done at
+/// a time: a multiplication gathers one bit of each byte in the top byte.
 fn bit_plane(levels: &[u8; 64], plane: usize) -> u64 {
     let mut bits = 0;
     for (i, eight) in levels.as_chunks::<8>().0.iter().enumerate() {

@@ -8,8 +8,8 @@ const LINE_BYTES: usize = 64;
 
 #[inline]
 pub(crate) fn prefetch_at(address: *const u8, bytes: usize) {
-    // From the start of the first line: a slice that is not aligned may end in one more line than
-    // its length says.
+    // Starts at the beginning of the first cache line: a slice that is not aligned may touch one
+    // more line than its length says.
     let first = address.wrapping_sub(address.addr() % LINE_BYTES);
     let lines = (address.addr() % LINE_BYTES + bytes).div_ceil(LINE_BYTES);
     for line in 0..if bytes == 0 { 0 } else { lines } {

@@ -16,7 +16,7 @@ use x86_64 as here;
 /// Prefetches every cache line of `values` and returns at once.
 ///
 /// Costs about one instruction per 64 bytes. It never changes an answer. It does nothing on CPUs
-/// other than x86-64 and aarch64.
+/// other than x86-64 and 64-bit ARM.
 #[inline]
 pub fn prefetch<T>(values: &[T]) {
     here::prefetch_at(values.as_ptr().cast(), size_of_val(values));

@@ -1,4 +1,4 @@
-//! Does nothing: for CPUs that have no stable prefetch intrinsic in Rust.
+//! Does nothing, on CPUs for which Rust has no stable way to prefetch.
 
 #[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), expect(dead_code, reason = "both have their own"))]
 #[inline]

@@ -76,7 +76,8 @@ fn hadamard(x: &mut [f32]) {
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 fn within(x: __m256) -> __m256 {
-    // The other lane of the pair plus or minus this lane: minus in the second lane of a pair.
+    // A lane becomes the other lane of its pair plus this lane, or minus this lane in the second
+    // lane of a pair.
     let by_one = load_f32x8(&signs(1));
     let by_two = load_f32x8(&signs(2));
     let by_four = load_f32x8(&signs(4));

@@ -44,7 +44,8 @@ fn hadamard(x: &mut [f32]) {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn within(x: __m512) -> __m512 {
-    // The other lane of the pair plus or minus this lane: minus in the second lane of a pair.
+    // A lane becomes the other lane of its pair plus this lane, or minus this lane in the second
+    // lane of a pair.
     let by_one = load_f32x16(&signs(1));
     let by_two = load_f32x16(&signs(2));
     let by_four = load_f32x16(&signs(4));

@@ -1,4 +1,4 @@
-//! The steps of a random rotation; the expensive one is the Walsh-Hadamard transform.
+//! The steps of a random rotation. The most expensive one is the Walsh-Hadamard transform.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -19,13 +19,14 @@ pub const HADAMARD_MAX: usize = 4096;
 ///
 /// # Panics
 ///
-/// Unless the length is a power of two from 1 to [`HADAMARD_MAX`].
+/// If the length is not a power of two from 1 to [`HADAMARD_MAX`].
 #[inline]
 pub fn hadamard(x: &mut [f32]) {
     Kernels::active().hadamard(x);
 }
 
-/// Multiplies each component of `x` by that of `by`. The same bits on every instruction set.
+/// Multiplies each component of `x` by the same component of `by`. The bits are the same on every
+/// instruction set.
 ///
 /// # Panics
 ///
@@ -35,15 +36,16 @@ pub fn multiply(x: &mut [f32], by: &[f32]) {
     Kernels::active().multiply(x, by);
 }
 
-/// Multiplies each component of `x` by `factor`. The same bits on every instruction set.
+/// Multiplies each component of `x` by `factor`. The bits are the same on every instruction set.
 #[inline]
 pub fn scale(x: &mut [f32], factor: f32) {
     Kernels::active().scale(x, factor);
 }
 
-/// Rotates each pair `(i, i + ceil(n / 2))` of `n` components by 45 degrees: it becomes its sum and
-/// its difference, both divided by the square root of 2. Applied twice, it changes nothing but
-/// roundings. The same bits on every instruction set.
+/// Rotates each pair of components `(i, i + ceil(n / 2))` by 45 degrees: it becomes the sum and the
+/// difference, both divided by the square root of 2. If `n` is odd, the middle component does not
+/// change. Applied twice, it gives `x` again, up to rounding. The bits are the same on every
+/// instruction set.
 #[inline]
 pub fn mix_halves(x: &mut [f32]) {
     Kernels::active().mix_halves(x);

@@ -1,8 +1,8 @@
-//! Edge scoring in 256-bit registers. AVX2 cannot count bits, so a byte shuffle looks up the
-//! distance of four bits in a table of the query, as in FastScan (André, Kermarrec, Le Scouarnec
-//! 2015). A look-up needs one byte position of many edges in one register. Two shuffles for each
-//! half of a block and blends bring it there: blends run on any port, and shuffles compete with the
-//! look-ups.
+//! Edge scoring in 256-bit registers. AVX2 has no instruction that counts bits. So a byte shuffle
+//! looks up the distance of four bits in a table of the query, as in FastScan (André, Kermarrec, Le
+//! Scouarnec 2015). A look-up needs one byte position of many edges in one register. Two shuffles
+//! for each half of a block, and blends, bring it there. Blends run on any port, but shuffles
+//! compete with the look-ups.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -19,10 +19,10 @@ on_token! { Avx2:
     fn count_differing(query: &Prepared, rows: &[[u8; 64]], out: &mut [[u32; SCAN_EDGES]]);
 }
 
-/// Blocks that are counted together: each fills a 32-bit lane of every 128 bits.
+/// Blocks that are counted together: each has one 32-bit lane of every 128 bits.
 const TOGETHER: usize = 4;
 
-/// Words whose sums, at most 960 each, fit into 16 bits.
+/// Words whose sums fit into 16 bits; the sum of a word is at most 960.
 const WORDS: usize = 64;
 
 #[target_feature(enable = "avx2")]
@@ -40,7 +40,7 @@ fn count_differing(query: &Prepared, rows: &[[u8; 64]], out: &mut [[u32; SCAN_ED
         if out.len() == TOGETHER {
             count_blocks::<TOGETHER>(&query.tables, rows, out);
         } else {
-            // What is computed for blocks that are not there is not stored.
+            // The results of a block that does not exist are not stored.
             count_blocks::<3>(&query.tables, rows, out);
         }
     }
@@ -71,7 +71,7 @@ fn count_together<const N: usize>(
     blocks: [&[[u8; 64]]; N],
     words: Range<usize>,
 ) -> [__m256i; TOGETHER] {
-    // For each order of the blocks the sums of 16-bit lanes, and of their upper bytes alone.
+    // For each order of the blocks, the sums of 16-bit lanes, and the sums of their upper bytes.
     let (mut both, mut upper) = ([_mm256_setzero_si256(); 4], [_mm256_setzero_si256(); 4]);
     let a_order = by_position();
     let b_order = _mm256_shuffle_epi32::<SWAP_1>(a_order);
@@ -103,15 +103,16 @@ fn count_together<const N: usize>(
     [a, b, c, d]
 }
 
-// Blends join the blocks, and a blend leaves each 32-bit lane in its place. So the four positions
-// lie in an order of its own in each block, and the blocks A to D in an order of its own in the
-// register of each position: A B C D, then B A D C, then C D A B, and D C B A.
+// Blends join the blocks, and a blend leaves each 32-bit lane in its place. So each block has the
+// four positions in another order, and the register of each position has the blocks A to D in
+// another order: A B C D, then B A D C, then C D A B, and D C B A.
 const SWAP_1: i32 = 0b10_11_00_01;
 const SWAP_2: i32 = 0b01_00_11_10;
 const SWAP_BOTH: i32 = 0b00_01_10_11;
 
 /// The shuffle that brings the bytes of a position together, with the positions in the order of
-/// block A. Hidden from the compiler, which else turns the two shuffles of [`turn`] into three.
+/// block A. It is hidden from the compiler, which would else make three shuffles of the two in
+/// [`turn`].
 #[inline]
 #[target_feature(enable = "avx2")]
 fn by_position() -> __m256i {

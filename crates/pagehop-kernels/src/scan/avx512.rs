@@ -1,4 +1,4 @@
-//! Edge scoring in 512-bit registers. One register holds one word of eight edges, so a lane counts
+//! Edge scoring in 512-bit registers. One register holds one word of eight edges. So a lane counts
 //! for the same edge from the first word to the last, and no sum across lanes is needed.
 #![allow(unsafe_code)]
 
@@ -20,9 +20,10 @@ fn prepare(planes: &[u64], prepared: &mut Prepared) {
 
 #[target_feature(enable = "avx512f,avx512vl,avx512vpopcntdq")]
 fn count_differing(query: &Prepared, rows: &[[u8; 64]], out: &mut [[u32; SCAN_EDGES]]) {
-    // One block after another: this reads codes in the order of the prefetch. Three or four blocks
-    // side by side share each broadcast of a plane's word. That saves 2 ns of 36 in the cache, and
-    // costs up to 90 of 280 from memory (decision 0001, 15 words, 24 edges).
+    // One block after another: this reads codes in the order in which they are prefetched. Three or
+    // four blocks side by side would share each broadcast of a plane's word. That saves 2 ns of 36
+    // ns in the cache, and costs up to 90 ns of 280 ns from memory (decision 0001, 15 words, 24
+    // edges).
     for (block, out) in rows.chunks_exact(query.planes.len()).zip(out) {
         let mut counts_u64x8 = [_mm512_setzero_si512(); SCAN_PLANES];
         for (codes, planes) in block.iter().zip(&query.planes) {

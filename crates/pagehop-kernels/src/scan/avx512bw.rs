@@ -1,6 +1,6 @@
-//! Edge scoring in 512-bit registers without an instruction that counts bits: look-ups as in the
-//! 256-bit version. A register has two byte positions of 32 edges. Masks let the bytes of each
-//! position look up in a table of their own, so positions need not be separated further.
+//! Edge scoring in 512-bit registers without an instruction that counts bits, by look-ups as in
+//! `avx2.rs`. A register has two byte positions of 32 edges. With masks, the bytes of each position
+//! use their own table, so the positions need not be separated further.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::*;
@@ -24,14 +24,14 @@ impl Avx512Bw {
 /// Blocks that are counted together.
 const TOGETHER: usize = 4;
 
-/// Words whose sums, at most 960 each, fit into 16 bits.
+/// Words whose sums fit into 16 bits; the sum of a word is at most 960.
 const WORDS: usize = 64;
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 fn count_differing(query: &Prepared, rows: &[[u8; 64]], out: &mut [[u32; SCAN_EDGES]]) {
     let words = query.tables.len();
     for (rows, out) in rows.chunks(TOGETHER * words).zip(out.chunks_mut(TOGETHER)) {
-        // What is computed for blocks that are not there is not stored.
+        // The results of a block that does not exist are not stored.
         let blocks: [_; TOGETHER] = rows_repeating_last(rows, words, out.len());
         let mut sums = [_mm256_setzero_si256(); TOGETHER];
         for first in (0..words).step_by(WORDS) {

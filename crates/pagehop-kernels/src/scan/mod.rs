@@ -21,7 +21,8 @@ pub const SCAN_EDGES: usize = 8;
 /// Bit planes of a query.
 pub const SCAN_PLANES: usize = 4;
 
-/// A query of four bit planes, prepared for one instruction set. Reusable: `prepare` replaces it.
+/// A query of four bit planes, prepared for one instruction set. Reusable: `prepare` replaces the
+/// query.
 #[derive(Clone, Debug)]
 pub struct Scan {
     kernels: Kernels,
@@ -29,10 +30,10 @@ pub struct Scan {
     prepared: Prepared,
 }
 
-/// What a query is prepared to. Each instruction set fills what it uses.
+/// A prepared query. Each instruction set fills the field that it uses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Prepared {
-    /// Four planes of one word after another.
+    /// The four planes of each word.
     pub(crate) planes: Vec<[u64; SCAN_PLANES]>,
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub(crate) tables: Vec<WordTables>,
@@ -42,7 +43,8 @@ pub(crate) struct Prepared {
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) type Table = [u8; 16];
 
-/// The tables of one word: for each byte, of its low four bits and of its high four.
+/// The tables of one word: for each byte, the table of its low four bits and that of its high four
+/// bits.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) type WordTables = [[Table; 2]; 8];
 
@@ -58,7 +60,7 @@ impl Scan {
     ///
     /// # Panics
     ///
-    /// Unless the length of `planes` is a multiple of four.
+    /// If the length of `planes` is not a multiple of four.
     pub fn prepare(&mut self, planes: &[u64]) {
         assert!(planes.len().is_multiple_of(SCAN_PLANES), "four planes");
         self.words = planes.len() / SCAN_PLANES;
@@ -76,7 +78,7 @@ impl Scan {
     ///
     /// # Panics
     ///
-    /// Unless `codes.len() == 8 * words * out.len()`, and the length of `out` is a multiple of
+    /// If `codes.len() != 8 * words * out.len()`, or the length of `out` is not a multiple of
     /// eight.
     #[inline]
     pub fn count(&self, codes: &[u8], out: &mut [u32]) {

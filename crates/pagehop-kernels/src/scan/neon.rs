@@ -1,6 +1,6 @@
 //! Edge scoring in 128-bit registers, by look-ups as in `avx2.rs`. A look-up needs one byte
-//! position of sixteen edges in one register: three rounds of taking every second byte bring it
-//! there.
+//! position of 16 edges in one register. Three rounds of instructions, each of which takes every
+//! second byte, bring it there.
 #![allow(unsafe_code)]
 
 use std::arch::aarch64::*;
@@ -18,7 +18,7 @@ on_token! { Neon:
 /// Blocks that are counted together: each half of them fills the lanes of a look-up.
 const TOGETHER: usize = 4;
 
-/// Words whose sums, at most 960 each, fit into 16 bits.
+/// Words whose sums fit into 16 bits; the sum of a word is at most 960.
 const WORDS: usize = 64;
 
 /// Byte positions of a word.
@@ -33,7 +33,7 @@ fn prepare(planes: &[u64], prepared: &mut Prepared) {
 fn count_differing(query: &Prepared, rows: &[[u8; 64]], out: &mut [[u32; SCAN_EDGES]]) {
     let words = query.tables.len();
     for (rows, out) in rows.chunks(TOGETHER * words).zip(out.chunks_mut(TOGETHER)) {
-        // What is computed for blocks that are not there is not stored.
+        // The results of a block that does not exist are not stored.
         let blocks: [_; TOGETHER] = rows_repeating_last(rows, words, out.len());
         out.fill([0; SCAN_EDGES]);
         for first in (0..words).step_by(WORDS) {
@@ -69,8 +69,8 @@ fn count_together(tables: &[WordTables], [a, b, c, d]: [&[[u8; 64]]; TOGETHER]) 
     sums
 }
 
-/// The byte positions of the sixteen edges of two rows: register `p` has byte `p` of every edge, in
-/// the order of edges.
+/// The byte positions of the 16 edges of two rows: register `p` has byte `p` of every edge, in the
+/// order of edges.
 #[inline]
 #[target_feature(enable = "neon")]
 fn turn(first: &[u8; 64], second: &[u8; 64]) -> [uint8x16_t; POSITIONS] {
@@ -82,7 +82,7 @@ fn turn(first: &[u8; 64], second: &[u8; 64]) -> [uint8x16_t; POSITIONS] {
     [p0, p1, p2, p3, p4, p5, p6, p7]
 }
 
-/// Separates four positions that take turns in `bytes`.
+/// Separates four positions whose bytes alternate in the registers.
 #[inline]
 #[target_feature(enable = "neon")]
 fn four_positions([a, b, c, d]: [uint8x16_t; 4]) -> [uint8x16_t; 4] {

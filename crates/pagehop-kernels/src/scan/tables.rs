@@ -1,5 +1,5 @@
-//! Tables of a query for instruction sets that cannot count bits: the weighted Hamming distance of
-//! any four bits of a code from the same bits of the query.
+//! Tables of a query for instruction sets without an instruction that counts bits: the weighted
+//! Hamming distance of any four bits of a code from the same bits of the query.
 
 use super::{SCAN_PLANES, Table, WordTables};
 
@@ -14,8 +14,8 @@ const DIFFERING: [Table; 16] = {
     tables
 };
 
-/// Makes the tables of planes that follow one another. Always inlined, so that it is compiled for
-/// the instruction set of its caller.
+/// Makes the tables of the planes, which follow one another. Always inlined, so that it is compiled
+/// for the instruction set of its caller.
 #[inline(always)]
 pub(crate) fn make(planes: &[u64], tables: &mut Vec<WordTables>) {
     let words = planes.len() / SCAN_PLANES;

@@ -1,4 +1,4 @@
-//! Inner products of a rounded vector with 8- and 12-bit codes, and the 12-bit packing.
+//! Inner products of a rounded vector with 8- and 12-bit codes, and the packing of 12-bit values.
 
 use pagehop_kernels::{
     I12_MAX, I12_MIN, Isa, Kernels, ROUNDED_DIM_MAX, ROUNDED_MAX, Rounded, pack_i12, unpack_i12,
@@ -6,7 +6,8 @@ use pagehop_kernels::{
 
 use crate::inputs::{OFFSETS, Random, lengths, on_every_isa};
 
-/// A rounded vector, and its inner products from the definition of the layouts.
+/// Compares the inner products of a rounded vector with those that follow from the definition of
+/// the layouts.
 fn check(kernels: Kernels, rounded: &Rounded, hi: &[i8], lo: &[u8], what: &str) {
     let dot = |code: &dyn Fn(usize) -> i64| -> i64 {
         rounded.values().iter().enumerate().map(|(i, q)| i64::from(*q) * code(i)).sum()
@@ -60,7 +61,7 @@ fn a_vector_is_rounded_alike_on_every_isa() {
             for scale in [1.0, 1e-30, 1e-37, 1e-45, 1e30, 0.0] {
                 let mut x = random.floats(length);
                 x.iter_mut().for_each(|x| *x *= scale);
-                // Halves of steps, which are ties: the largest magnitude is 32,512 of them.
+                // Halves of steps, which are ties: the largest magnitude is 32,512 steps.
                 if length > 2 && scale == 1.0 {
                     (x[0], x[1], x[2]) = (2.0, 2.0 / 65_024.0, -6.0 / 65_024.0);
                 }

@@ -1,4 +1,4 @@
-//! CRC-32C: known values, and input in two pieces against input in one.
+//! CRC-32C: known values, and input in two pieces compared with input in one piece.
 
 use crate::inputs::{Random, lengths, on_every_isa};
 use crate::naive;

@@ -1,4 +1,4 @@
-//! The choice of an instruction set, and the refusal of arguments whose lengths disagree.
+//! The choice of an instruction set, and the refusal of arguments whose lengths differ.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::inputs::on_every_isa;
 
 const EXPECTED: &str = "PAGEHOP_TEST_EXPECTED_ISA";
 
-/// Does nothing here. The next test runs it in child processes, with `EXPECTED` set.
+/// Does nothing in this process. The next test runs it in child processes, with `EXPECTED` set.
 #[test]
 fn the_active_set_is_the_one_that_the_parent_expects() {
     if let Ok(expected) = std::env::var(EXPECTED) {
@@ -38,7 +38,7 @@ fn a_cpu_with_vector_instructions_of_ours_is_not_the_first_of_its_kind() {
     assert!(!is_before_x86_64_v2() || Isa::available().eq([Isa::Portable]));
 }
 
-/// This program, by the emulator that runs it, if one does.
+/// This program, with the emulator that runs it, if there is one.
 fn this_test() -> Command {
     let path = std::env::current_exe().expect("this test's path");
     let Ok(emulator) = std::env::var("PAGEHOP_TEST_EMULATOR") else { return Command::new(path) };

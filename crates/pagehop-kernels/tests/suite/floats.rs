@@ -50,7 +50,7 @@ const HALF_ONE: u16 = 0x3c00;
 const HALF_INFINITY: u16 = 0x7c00;
 const HALF_NAN: u16 = 0x7e01;
 
-/// The answers of the four float kernels on vectors of ones, except for the pair at position `at`.
+/// The answers of the four float kernels for vectors of ones, with another pair at position `at`.
 fn with_one_odd_pair(kernels: Kernels, length: usize, at: usize, odd: (f32, f32), halves: (u16, u16)) -> [f32; 4] {
     let (mut a, mut b) = (vec![1.0; length], vec![1.0; length]);
     (a[at], b[at]) = odd;

@@ -23,7 +23,7 @@ fn every_half_widens_exactly() {
 }
 
 /// The hard cases of rounding: every half-precision number, every midpoint between two of them, the
-/// `f32` below and above each of these, and random bits.
+/// `f32` numbers below and above each of these, and random bits.
 fn difficult_singles() -> Vec<f32> {
     let mut random = Random::new(6);
     let mut singles: Vec<f32> = (0..20_000).map(|_| f32::from_bits(random.next() as u32)).collect();

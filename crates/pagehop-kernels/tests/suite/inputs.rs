@@ -1,8 +1,8 @@
-//! Seeded inputs, and the lengths and instruction sets that every kernel is tested with.
+//! Seeded inputs, and the lengths and instruction sets with which every kernel is tested.
 
 use pagehop_kernels::{Isa, Kernels};
 
-/// Lengths that exercise every unrolled loop and its remainder, then common dimensions.
+/// Lengths that use every unrolled loop and its remainder, and then common dimensions.
 pub(crate) fn lengths() -> impl Iterator<Item = usize> {
     (0..=130).chain([255, 256, 257, 784, 1536, 4096])
 }
@@ -41,7 +41,7 @@ impl Random {
         (0..count).map(|_| self.float()).collect()
     }
 
-    /// Half-precision bits of finite numbers with magnitude below 1.
+    /// Half-precision bits of finite numbers with a magnitude below 1.
     pub(crate) fn halves(&mut self, count: usize) -> Vec<u16> {
         (0..count).map(|_| self.next() as u16 & 0xbbff).collect()
     }

@@ -1,6 +1,7 @@
-//! The definitions: no lanes, no tricks, and wider arithmetic than the kernels. Never optimized.
+//! The definitions of the kernels, one component at a time, in wider arithmetic than that of the
+//! kernels. They are never optimized.
 
-/// A sum of floats, and what its tolerance depends on.
+/// A sum of floats, and the numbers that its tolerance depends on.
 pub(crate) struct Sum {
     pub(crate) exact: f64,
     scale: f64,
@@ -64,7 +65,7 @@ pub(crate) fn narrow(single: f32) -> u16 {
         return sign | 0x7e00 | (single.to_bits() >> 13 & 1023) as u16;
     }
     const INFINITY: u16 = 0x7c00;
-    // The numbers have the same order as their bits. Rounding treats infinity as 2^16.
+    // The numbers have the same order as their bits. For rounding, infinity counts as 2^16.
     let value = |half: u16| if half == INFINITY { 65_536.0 } else { widen(half) };
     let (mut below, mut above) = (0, INFINITY);
     while above - below > 1 {
@@ -105,7 +106,7 @@ pub(crate) fn scan_bits(planes: &[u64], codes: &[u8], words: usize, edges: usize
     (0..edges).map(|edge| (0..64 * words).map(|dim| weight(edge, dim)).sum()).collect()
 }
 
-/// Bit planes of levels, from the definition.
+/// The bit planes of levels, from the definition.
 pub(crate) fn level_planes(x: &[f32], per_unit: f32, bits: usize) -> Vec<u64> {
     let words = x.len().div_ceil(64);
     let mut planes = vec![0; bits * words];

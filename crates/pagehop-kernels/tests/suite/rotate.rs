@@ -67,7 +67,7 @@ fn the_simple_steps_have_the_same_bits_on_every_isa() {
                 let want = match (i.checked_sub(half), x.get(i + half)) {
                     (Some(front), _) => (x[front] - x[i]) * root,
                     (None, Some(back)) => (x[i] + back) * root,
-                    // The middle of an odd length has no partner.
+                    // The middle component of an odd length is in no pair.
                     (None, None) => x[i],
                 };
                 assert_eq!(mixed[i], want, "{:?}, {length}, {i}", kernels.isa());

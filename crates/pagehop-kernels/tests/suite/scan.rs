@@ -1,4 +1,4 @@
-//! Edge scoring against its documented layout.
+//! Edge scoring, compared with its documented layout.
 
 use crate::inputs::{OFFSETS, Random, on_every_isa};
 use crate::naive;

@@ -1,4 +1,4 @@
-//! Command line of the simulator: runs the workload for one seed or several.
+//! Command line of the simulator: runs the workload of one seed or of several.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ const HELP: &str = "pagehop-sim: runs a random workload on an index whose disk f
   --document FILE  write the counts behind `<!-- counted: lives -->` in FILE, if nothing was violated
   --of TEXT        what was counted, and when, for the document";
 
-/// What the command line says.
+/// The arguments of the command line.
 #[derive(Default)]
 struct Arguments {
     first: u64,
@@ -34,7 +34,7 @@ struct Arguments {
     options: RunOptions,
 }
 
-/// What all seeds did.
+/// Sums over all seeds.
 #[derive(Default)]
 struct Sums {
     seeds: u64,
@@ -42,7 +42,7 @@ struct Sums {
     outcome: Outcome,
 }
 
-/// `None` if it is not understood.
+/// The arguments; `None` if one of them is unknown or has a wrong value.
 fn arguments() -> Option<Arguments> {
     let mut all = Arguments { threads: 1, ..Arguments::default() };
     let images = Lie::LogWrites { from: 8192, to: 8_409_088 };
@@ -101,7 +101,7 @@ impl Sums {
     }
 }
 
-/// Runs the seeds on one thread after another's until none is left.
+/// Runs seeds on this thread until none is left. Several threads share the counter `next`.
 fn work(all: &Arguments, next: &AtomicU64, sums: &Mutex<Sums>, began: Instant) {
     let end = all.first + all.count.unwrap_or(1);
     loop {

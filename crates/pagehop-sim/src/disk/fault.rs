@@ -49,8 +49,8 @@ pub enum Refusal {
     Io,
     /// ENOSPC. A write may have written some whole sectors at its start.
     NoSpace,
-    /// EIO of a sync that drops what was pending: some of it reached the disk, the rest never will,
-    /// and the next sync succeeds.
+    /// EIO of a sync that drops the pending changes: some of them reach the disk, the others never
+    /// will, and the next sync succeeds.
     Forgotten,
     /// A short read: it returns fewer bytes than the buffer holds, without an error.
     Short,
@@ -76,8 +76,8 @@ pub struct Fault {
     pub once: bool,
 }
 
-/// A bug of the disk: it reports success for something that it did not do. Tests of the tester use
-/// it.
+/// A bug of the disk: it reports success for something that it did not do. With these, tests check
+/// that the simulation finds bugs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lie {
     /// No bug.

@@ -56,7 +56,7 @@ impl Image {
         }
     }
 
-    /// Copies one sector from `other`. Lengths do not change.
+    /// Copies one sector from `other`. The lengths do not change.
     pub(super) fn take_sector(&mut self, other: &Self, sector: u64) {
         let (block, within) =
             (sector as usize * SECTOR_BYTES / BLOCK_BYTES, sector as usize * SECTOR_BYTES % BLOCK_BYTES);
@@ -86,13 +86,13 @@ impl Image {
     }
 }
 
-/// The sectors that overlap `length` bytes at `offset`.
+/// The numbers of the sectors that overlap `length` bytes at `offset`.
 pub(super) fn sectors(offset: u64, length: usize) -> Range<u64> {
     offset / SECTOR_BYTES as u64..(offset + length as u64).div_ceil(SECTOR_BYTES as u64)
 }
 
-/// Splits a range of bytes at block boundaries. Each item: position in the range, number of the
-/// block, range within the block.
+/// Splits a range of bytes at block boundaries. Each item has the position in the range, the number
+/// of the block, and the range within the block.
 fn pieces(offset: u64, length: usize) -> impl Iterator<Item = (usize, usize, Range<usize>)> {
     let mut at = 0;
     std::iter::from_fn(move || {

@@ -16,25 +16,25 @@ enum Event {
 #[derive(Clone, Default)]
 pub(super) struct Inode {
     seen: Image,
-    /// What processes saw when `pending` was last empty. It differs from `platter` after a sync
-    /// that failed and dropped its changes.
+    /// The bytes that processes saw when `pending` was last empty. They differ from `platter` after
+    /// a sync that failed and dropped its changes.
     clean: Image,
     platter: Image,
     pending: Vec<Event>,
-    /// Bytes from the start of the file that have space, written or not.
+    /// Bytes from the start of the file for which space is reserved, written or not.
     reserved: u64,
 }
 
-/// Which pending writes reach the platter. The system writes whole sectors at any time, so after a
-/// crash a sector has its content after any one of its writes.
+/// Which pending writes reach the platter. The system may write a sector at any time, always as a
+/// whole. So after a crash a sector has the content that it had after any one of its writes.
 enum Luck {
     /// All of them, or none.
     All(bool),
-    /// The writes before this one; this one is torn.
+    /// The writes before this one, and this one torn.
     Until(usize),
-    /// All writes except this one, or only this one.
+    /// Only this write (`survives`), or all writes except this one.
     Single { event: usize, survives: bool },
-    /// Each write with a probability of `chance / 8`; with `torn`, every write happens but is torn.
+    /// Each write with a probability of `chance / 8`. With `torn`, every write happens, but torn.
     Each { chance: usize, torn: bool },
 }
 
@@ -50,8 +50,8 @@ impl Luck {
         }
     }
 
-    /// Whether the event at position `at` happens, and if so, whether it is torn: then each of its
-    /// sectors survives with probability 1/2.
+    /// Whether the event at position `at` happens, and whether it is torn. Each sector of a torn
+    /// write survives with probability 1/2.
     fn of(&self, at: usize, rng: &mut Rng) -> (bool, bool) {
         match *self {
             Self::All(survive) => (survive, false),
@@ -155,7 +155,7 @@ impl Inode {
                         done += 1;
                     } else if cuts {
                         // After a truncation, writes go to new blocks. If the truncation is lost,
-                        // so are they.
+                        // these writes are lost too.
                         break;
                     }
                     cache.set_length(*length);

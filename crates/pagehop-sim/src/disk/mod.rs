@@ -1,8 +1,8 @@
 //! A disk in memory that loses power.
 //!
-//! A file has two contents, what processes see and what is on the platter, and a list of pending
+//! A file has two contents, one that processes see and one on the platter, and a list of pending
 //! writes and length changes between them. At [`SimDisk::crash`] a seed decides which pending
-//! changes survive; synced changes always do. [`SimDisk::kill`] ends only a process: the system
+//! changes survive; synced changes always do. [`SimDisk::kill`] only ends a process: the system
 //! keeps what was written. Calls fail where a [`Fault`] says so, and space ends at a budget.
 
 mod fault;
@@ -28,26 +28,28 @@ use inode::Inode;
 #[derive(Clone)]
 pub struct SimDisk {
     machine: Arc<Mutex<Machine>>,
-    /// Whether the process of this handle is alive. Only meaningful while `boot` is the machine's.
+    /// Whether the process of this handle is alive. It counts only while `boot` equals that of the
+    /// machine.
     process: Arc<AtomicBool>,
     boot: u64,
 }
 
 struct Machine {
-    /// The number of restarts.
+    /// The number of losses of power.
     boot: u64,
     rng: Rng,
     inodes: Vec<Inode>,
-    /// The files that processes see, and their inodes.
+    /// The names that processes see, and their inodes.
     names: BTreeMap<Name, usize>,
     durable_names: BTreeMap<Name, usize>,
-    /// Creations and new files (with an inode) and removals since the directory was synced.
+    /// Changes of names since the directory was synced: creations and renamings, which have an
+    /// inode, and removals.
     name_changes: Vec<(Name, Option<usize>)>,
     /// Whether `allocate` reserves space or does nothing.
     reserves: bool,
     budget: Option<u64>,
     faults: Vec<Fault>,
-    /// The number of calls until everything stops; `None` for no limit.
+    /// The number of calls until everything stops; `None` without a limit.
     calls_left: Option<u64>,
     stopped: bool,
     lie: Lie,
@@ -97,7 +99,7 @@ impl SimDisk {
         Self { machine: Arc::clone(&self.machine), process: Arc::new(AtomicBool::new(true)), boot }
     }
 
-    /// Creates or replaces a file, durably.
+    /// Creates or replaces a file. The change is durable.
     pub fn put(&self, name: Name, bytes: &[u8]) {
         let mut machine = self.machine();
         let mut inode = Inode::default();
@@ -110,12 +112,13 @@ impl SimDisk {
         machine.name_changes.retain(|change| change.0 != name);
     }
 
-    /// Gives a new file, whose bytes are on the platter, the name of an old one, as `rename` does.
-    /// Processes that have the old one open keep it. The name is durable when the directory is.
+    /// Gives the name of an old file to a new one, whose bytes are on the platter, as `rename`
+    /// does. Processes that have the old file open keep it. The new name becomes durable with a
+    /// sync of the directory.
     ///
     /// # Errors
     ///
-    /// A fault; the name is then what it was.
+    /// A fault; the name then stays with the old file.
     pub fn rename_over(&self, name: Name, bytes: &[u8]) -> io::Result<()> {
         let mut machine = self.machine();
         let alive = self.is_alive(&machine);
@@ -139,7 +142,7 @@ impl SimDisk {
         Some(bytes)
     }
 
-    /// Ends this process. What it wrote stays; its open files return errors. `self` becomes the
+    /// Ends this process. Its writes stay, and its open files return errors. `self` becomes the
     /// handle of a new process.
     pub fn kill(&mut self) {
         self.process.store(false, Ordering::Relaxed);
@@ -147,8 +150,8 @@ impl SimDisk {
         *self = self.another_process();
     }
 
-    /// Ends all processes by a loss of power. `seed` decides which changes survive that were not
-    /// synced. `self` becomes the handle of a new process.
+    /// Ends all processes by a loss of power. `seed` decides which of the changes that were not
+    /// synced survive. `self` becomes the handle of a new process.
     pub fn crash(&mut self, seed: u64) {
         let mut machine = self.machine();
         let rng = &mut Rng::new(seed ^ 0xc4a5);
@@ -294,7 +297,7 @@ impl Machine {
         }
     }
 
-    /// How many of the `bytes` bytes at `offset` can be written before space ends.
+    /// How many of the `bytes` bytes at `offset` can be written before the space ends.
     fn room(&self, inode: usize, offset: u64, bytes: u64) -> u64 {
         let Some(budget) = self.budget else { return bytes };
         let free = budget.saturating_sub(self.used()) / BLOCK_BYTES as u64;
@@ -391,7 +394,7 @@ impl StorageFile for SimFile {
         {
             return Ok(());
         }
-        // A failed write may have happened in part, up to the end of a sector.
+        // A failed write may have written a part of its bytes, up to the end of a sector.
         let wanted = match refusal {
             Some(_) => {
                 let sectors = sectors(offset, bytes.len());

@@ -1,4 +1,4 @@
-//! Each behavior of the simulated disk, by itself.
+//! Tests of each behavior of the simulated disk.
 
 use super::*;
 
@@ -11,8 +11,8 @@ fn disk_with(name: Name, bytes: &[u8]) -> (SimDisk, Arc<dyn StorageFile>) {
     (disk, file)
 }
 
-/// Runs `work` on an index file of bytes `before` and then cuts the power, once per seed. Returns
-/// what each loss of power left of the file.
+/// Runs `work` on an index file with the bytes `before` and then cuts the power, once per seed.
+/// Returns the bytes of the file after each loss of power.
 fn outcomes(before: &[u8], work: impl Fn(&SimDisk, &dyn StorageFile)) -> Vec<Vec<u8>> {
     (0..SEEDS)
         .map(|seed| {
@@ -230,15 +230,15 @@ fn a_lying_disk_drops_what_it_reports_as_done() {
     assert_eq!((bytes[3], bytes[12]), (1, 7));
 }
 
-/// Two pages that must never both be torn: a copy is written first, then the page it protects. The
-/// writer syncs between the two, or does not.
+/// Two pages that must never both be torn: a copy is written first, and then the page that it
+/// protects. The writer syncs between the two writes, or does not.
 #[test]
 fn a_writer_that_does_not_sync_is_caught() {
     let broken = |syncs: bool| {
         let mut broken = 0;
         for seed in 0..SEEDS {
             let (mut disk, file) = disk_with(Name::Index, &[0; 8192]);
-            // The copy at 4096 first, then the page at 0 that it protects.
+            // The copy is at 4096, and the page that it protects at 0.
             for at in [4096, 0] {
                 file.write_all_at(&[1; 4096], at).unwrap();
                 if syncs {

@@ -1,4 +1,4 @@
-//! `FaultyPages` does what its seed says, and nothing else.
+//! `FaultyPages` has the faults that its seed determines, and no others.
 
 use pagehop_engine::PageSink;
 

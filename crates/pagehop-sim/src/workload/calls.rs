@@ -1,4 +1,4 @@
-//! Whole operations, as programs call them, where each is several transactions: additions and
+//! Whole operations, as programs call them, that are several transactions each: additions and
 //! deletions after which the store vacuums by itself, and compaction.
 
 use std::ops::ControlFlow;
@@ -16,12 +16,12 @@ use super::plan::id;
 use super::world::World;
 use crate::SimDisk;
 
-/// Most rows of a call: three calls leave more dead rows than an automatic vacuum waits for.
+/// Most rows of a call. Three calls can leave more dead rows than an automatic vacuum waits for.
 const ROWS_MAX: usize = 250;
-/// Memory of the build that compacts.
+/// Memory of the build of a compaction, in bytes.
 const MEMORY_BYTES: u64 = 1 << 30;
 
-/// Adds, replaces or deletes many rows by one call, which then vacuums if rows enough are dead.
+/// Adds, replaces or deletes many rows by one call, which then vacuums if enough rows are dead.
 pub(super) fn call(world: &mut World, index: &Index<IndexFile>) -> Result<(), Trouble> {
     let number = world.next_number;
     world.next_number += 1;
@@ -34,14 +34,14 @@ pub(super) fn call(world: &mut World, index: &Index<IndexFile>) -> Result<(), Tr
     ids.sort_unstable();
     ids.dedup();
     let (deletes, stops) = (rng.one_in(3), rng.one_in(8));
-    // A stop after the call's own change is committed ends the vacuum only.
+    // After the change of the call itself is committed, a stop only ends the vacuum.
     let mut progress = |step: Progress| match step.phase {
         "vacuum" if stops => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     };
     let dead = index.info()?.dead_rows;
     let mark = Some([number, !number]);
-    // One thread: a seed replays the same life.
+    // One thread, so that a seed always gives the same run.
     let options = AddOptions { mark, threads: 1 };
     let done = if deletes {
         ids.iter().for_each(|id| drop(rows.remove(id)));
@@ -78,20 +78,21 @@ pub(super) fn call(world: &mut World, index: &Index<IndexFile>) -> Result<(), Tr
             world.model.forget_doubts();
             world.model.committed(version);
             world.outcome.commits += 1;
-            // The call has succeeded, whatever became of its vacuum.
+            // The call has succeeded, even if its vacuum failed.
             let left = index.info().map_or(u64::MAX, |info| info.dead_rows);
             world.outcome.vacuumed += (dead + killed).saturating_sub(left);
             Ok(())
         }
         Err(error) => {
-            // Whether its transaction began is unknown here.
+            // It is unknown here whether the transaction of the call began.
             world.model.doubt(version);
             Err(error.into())
         }
     }
 }
 
-/// One process that writes the index again with its live rows only, in place.
+/// One process that compacts the index: it writes the index again with its live rows only, in
+/// place.
 pub(super) fn compact(world: &mut World) -> Checked<()> {
     world.outcome.operations += 1;
     let options = world.plan.open_options(true, &mut world.rng);
@@ -114,15 +115,15 @@ pub(super) fn compact(world: &mut World) -> Checked<()> {
         Ok(()) => world.outcome.compactions += 1,
         Err(trouble) => world.excuse(&trouble, failed)?,
     }
-    // First the end of the process: here the old index knows its file by the name, which the
-    // new one has now.
+    // The process ends first: the open index finds its file by the name, which the new file has
+    // now.
     world.end_process();
     drop(opened);
     Ok(())
 }
 
-/// Does what `compact` of the store does with the system's files, in the same order: the new
-/// index is whole and on disk, it takes the name, the name is durable, the old log goes.
+/// Does what `compact` of the store does with files of the system, in the same order: the new index
+/// is complete and on disk, it gets the name, the name becomes durable, and the old log is removed.
 fn compact_in_place(world: &mut World, index: &Index<IndexFile>) -> Result<(), Trouble> {
     index.pages().checkpoint()?;
     world.model.made_durable();
@@ -136,7 +137,7 @@ fn compact_in_place(world: &mut World, index: &Index<IndexFile>) -> Result<(), T
     world.disk.rename_over(Name::Index, &new).map_err(|error| Error::io("naming of the new index", error))?;
     let synced = world.disk.sync_directory();
     if synced.is_ok() {
-        // A log that stays has another identity.
+        // If the old log stays, it has another identity than the new index.
         let _ = world.disk.remove(Name::Log);
     }
     synced.map_err(|error| Error::io("sync of the directory", error))?;

@@ -1,4 +1,4 @@
-//! Columns of test rows: values, filters, and which rows pass a filter. Payloads.
+//! Columns and payloads of test rows: values, filters, and which rows pass a filter.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,12 +17,13 @@ const COLUMNS: [(&str, ColumnKind); 6] = [
     ("b", ColumnKind::Bool),
     ("h", ColumnKind::Tags),
 ];
-/// Tags that occur. The more tags a set has, the more often its word is wrong of others.
+/// The number of different tags. The more tags a set has, the more often its word also matches tags
+/// that are not in the set.
 const TAGS: usize = 24;
 /// Most columns of an index.
 pub const COLUMNS_MAX: usize = COLUMNS.len();
 
-/// The column in place `at`.
+/// The column at position `at`.
 pub(super) fn column(at: usize) -> Column {
     let (name, kind) = COLUMNS[at];
     Column { name: name.into(), kind }
@@ -33,17 +34,18 @@ pub fn columns(count: usize) -> Vec<Column> {
     (0..count).map(column).collect()
 }
 
-/// What is given of rows beside their vectors.
+/// The columns of a change, and whether it has payloads.
 #[derive(Clone, Debug, Default)]
 pub struct Given {
-    /// The places of columns.
+    /// The positions of the columns, from 0.
     pub columns: Vec<usize>,
-    /// Whether payloads are.
+    /// Whether payloads are given.
     pub payloads: bool,
 }
 
 impl Given {
-    /// The values of `rows` in these columns, and their payloads; `None` if nothing is given.
+    /// The values of `rows` in these columns, and their payloads; `None` if neither columns nor
+    /// payloads are given.
     ///
     /// # Errors
     ///
@@ -63,7 +65,7 @@ impl Given {
     }
 }
 
-/// A random payload: mostly short, sometimes empty or of several pages.
+/// A random payload. Most are short, and some are empty, missing, or as long as several pages.
 pub fn payload(rng: &mut Rng) -> Option<Arc<[u8]>> {
     let most = match rng.below(12) {
         0 => return None,
@@ -76,7 +78,8 @@ pub fn payload(rng: &mut Rng) -> Option<Arc<[u8]>> {
     Some((0..length).map(|at| word[at % 8] ^ at as u8).collect())
 }
 
-/// A random value of the column in place `at`. There are few, so that rows have common ones.
+/// A random value of the column at position `at`. There are few different values, so that many rows
+/// have the same.
 fn value(at: usize, rng: &mut Rng) -> Value {
     if rng.one_in(6) {
         return Value::Null;
@@ -93,7 +96,7 @@ fn value(at: usize, rng: &mut Rng) -> Value {
     }
 }
 
-/// A few tags, in order, each once; seldom most of them.
+/// A few different tags, in order; seldom most of them.
 fn tags(rng: &mut Rng) -> Vec<String> {
     let most = [3, 3, 6, TAGS][rng.below(4)];
     let count = rng.below(most);
@@ -101,7 +104,7 @@ fn tags(rng: &mut Rng) -> Vec<String> {
     drawn.into_iter().map(|tag| format!("tag {tag}")).collect()
 }
 
-/// A random row of values.
+/// Random values of the first `count` columns.
 pub fn values(count: usize, rng: &mut Rng) -> Arc<[Value]> {
     (0..count).map(|at| value(at, rng)).collect()
 }
@@ -137,7 +140,7 @@ pub fn filter(count: usize, depth: usize, some_id: &mut dyn FnMut(&mut Rng) -> u
     }
 }
 
-/// Whether a row passes: true, false, or neither, as in SQL.
+/// Whether a row passes: true, false, or unknown (`None`), as in SQL.
 ///
 /// # Panics
 ///

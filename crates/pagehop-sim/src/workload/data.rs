@@ -7,7 +7,7 @@ use pagehop_engine::{ColumnRows, EachChunk, Error, Metric, Value, VectorSource};
 
 use crate::Rng;
 
-/// A row: its vector, its values of the index's columns, and its payload.
+/// A row: its vector, its values in the columns of the index, and its payload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// Its components.
@@ -25,12 +25,12 @@ pub(super) type Rows = BTreeMap<u64, Row>;
 #[derive(Clone, Debug)]
 pub(super) struct Cloud {
     dim: usize,
-    /// Each row is one of these plus noise.
+    /// Each vector is one of these centers plus noise.
     centers: Vec<Vec<f32>>,
     noise: f32,
-    /// One row in this many is three times as long; 0 for none.
+    /// One row in this number is three times as long; 0 for none.
     long_one_in: usize,
-    /// One row in this many equals a center; 0 for none.
+    /// One row in this number has no noise; 0 for none.
     same_one_in: usize,
 }
 
@@ -88,7 +88,7 @@ pub(super) fn tolerance(metric: Metric, query: &[f32], row: &[f32]) -> f64 {
     }
 }
 
-/// The distance of the `k`-th nearest of some rows.
+/// The distance of the `k`-th nearest of the rows; infinite if there are fewer rows.
 pub(super) fn kth_distance<'r>(
     rows: impl IntoIterator<Item = &'r Row>,
     metric: Metric,
@@ -100,7 +100,7 @@ pub(super) fn kth_distance<'r>(
     distances.get(k - 1).copied().unwrap_or(f64::INFINITY)
 }
 
-/// The rows as the source of a bulk build.
+/// The rows, as the source of a bulk build.
 pub(super) struct Source<'r> {
     pub(super) dim: usize,
     pub(super) rows: &'r Rows,

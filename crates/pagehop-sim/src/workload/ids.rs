@@ -1,12 +1,12 @@
-//! Ids of rows as an index has them. The model has numbers; where ids are texts, each number has a
-//! text of its own.
+//! Ids of rows in the form that an index has. The model has numbers. If ids are texts, each number
+//! has its own text.
 
 use pagehop_engine::{
     AddReport, Change, ColumnRows, Cursor, DeleteReport, Error, Filter, Found, IdKind, Index, OnProgress, Pages,
     PagesMut, Payloads, SearchResult,
 };
 
-/// The text of a number, of any length.
+/// The text of a number. Texts have different lengths, up to 1,015 bytes.
 pub fn text(id: u64) -> String {
     match id % 5 {
         0 => id.to_string(),
@@ -16,7 +16,7 @@ pub fn text(id: u64) -> String {
     }
 }
 
-/// The number of a text. `None` for a text of no number.
+/// The number of a text; `None` if no number has this text.
 pub fn number(given: &str) -> Option<u64> {
     let decimal = |text: &str| text.parse().ok();
     let id = if let Some(hex) = given.strip_prefix('\0') {
@@ -34,7 +34,7 @@ pub fn texts(ids: &[u64]) -> Vec<String> {
     ids.iter().map(|id| text(*id)).collect()
 }
 
-/// The same filter with texts in place of numbers.
+/// The same filter, with texts instead of numbers.
 pub fn with_texts(filter: &Filter) -> Filter {
     let all = |parts: &[Filter]| parts.iter().map(with_texts).collect();
     match filter {
@@ -56,11 +56,11 @@ pub fn are_texts<P: Pages>(index: &Index<P>) -> Result<bool, Error> {
 }
 
 fn numbers(texts: &[String]) -> Vec<u64> {
-    // What no row has is in no version.
+    // A text without a number is in no version of the model.
     texts.iter().map(|text| number(text).unwrap_or_else(|| panic!("no row has the id {text:?}"))).collect()
 }
 
-/// The ids that a search found; `None` if its rows were replaced since.
+/// The ids that a search found; `None` if one of its rows was replaced or deleted since.
 pub(super) fn found<P: Pages>(index: &Index<P>, result: &SearchResult) -> Result<Option<Vec<u64>>, Error> {
     Ok(match are_texts(index)? {
         true => index.text_ids_of(result)?.map(|texts| numbers(&texts)),
@@ -76,7 +76,7 @@ pub(super) fn search<P: Pages>(
     index.search_and(search, |result| found(index, result))
 }
 
-/// The id of what a cursor found.
+/// The id of a row that a cursor found.
 pub(super) fn of_cursor<P: Pages>(cursor: &mut Cursor<'_, P>, hit: &Found, are_texts: bool) -> Result<u64, Error> {
     Ok(if are_texts { numbers(&[cursor.text_id(hit)?])[0] } else { hit.row_id })
 }
@@ -137,7 +137,7 @@ pub(super) fn delete<W: PagesMut>(
     if are_texts { change.delete(&texts(ids)).map(|report| of_texts(&report)) } else { change.delete(ids) }
 }
 
-/// A report with the numbers of unknown texts.
+/// The report, with numbers instead of texts.
 pub(super) fn of_texts(report: &DeleteReport<String>) -> DeleteReport {
     DeleteReport { deleted: report.deleted, unknown: numbers(&report.unknown) }
 }

@@ -1,14 +1,14 @@
 //! Random histories of an index on a disk that fails. A seed determines the operations, when the
-//! power is lost, and which calls fail. A model says what must be found afterwards.
+//! power is lost, and which calls fail. A model says which rows must be found afterwards.
 //!
 //! - `plan.rs`: the choices of a seed before it runs.
 //! - `data.rs`, `columns.rs`: rows, distances, brute force; values of columns, filters.
-//! - `ids.rs`: the ids of rows as the index has them, numbers or texts.
+//! - `ids.rs`: the ids of rows in the form that the index has, numbers or texts.
 //! - `model.rs`: the versions that may be found after what happened.
 //! - `verify.rs`: compares an open index with a version.
-//! - `world.rs`: the state of a run, and how the index is opened and a process ends.
+//! - `world.rs`: the state of a run; opens the index and ends processes.
 //! - `calls.rs`: whole operations of several transactions: automatic vacuum, compaction.
-//! - `session.rs`, `parts.rs`: the operations between opening the index and its end; transactions.
+//! - `session.rs`, `parts.rs`: the operations while the index is open; transactions.
 
 mod calls;
 pub mod columns;
@@ -89,8 +89,8 @@ pub fn run(seed: u64, options: &RunOptions) -> Result<Outcome, Box<Violation>> {
 }
 
 /// Compares the index in `pages` with `rows`, the rows after the commit with the number `mark`. It
-/// reads every row with a cursor from `query`, searches with `filters`, and runs the index's own
-/// check. No other process may be writing.
+/// reads every row with a cursor from `query`, searches with `filters`, and runs the check of the
+/// index itself. No other process may be writing.
 ///
 /// # Errors
 ///
@@ -132,7 +132,7 @@ fn live(world: &mut World) -> Checked<()> {
 
 /// One process: from opening the index to the end of the process.
 fn life(world: &mut World, most: u64) -> Checked<()> {
-    // A fault may strike while the index is being opened.
+    // A fault may happen while the index is being opened.
     match world.rng.below(16) {
         0 => world.arm_stop(30),
         1 => world.arm_fault(30),

@@ -1,4 +1,5 @@
-//! The model: the versions that were committed, and which of them may be found after what happened.
+//! The model: the versions that were committed, and those of them that may be found after what
+//! happened.
 
 use std::sync::Arc;
 
@@ -14,17 +15,17 @@ pub(super) struct Version {
     pub(super) rows: Arc<Rows>,
 }
 
-/// The committed versions, from the oldest that may still be found.
+/// The committed versions. The first is the oldest that may still be found.
 pub(super) struct Model {
     /// In order of commits; the last is the newest.
     history: Vec<Version>,
-    /// The index in `history` of the oldest version that may be found after a loss of power.
+    /// The position in `history` of the oldest version that may be found after a loss of power.
     floor: usize,
     /// Versions whose commit failed or was in progress when everything stopped. They may be found
     /// or not.
     in_doubt: Vec<Version>,
     power_lost: bool,
-    /// The durability with which the index is open, or was last.
+    /// The durability with which the index is or was last open.
     durability: Durability,
 }
 
@@ -53,7 +54,7 @@ impl Model {
         }
     }
 
-    /// Records that a commit failed: whether the version will be found is unknown.
+    /// Records that a commit failed: it is unknown whether the version will be found.
     pub(super) fn doubt(&mut self, version: Version) {
         self.in_doubt.push(version);
     }
@@ -83,7 +84,8 @@ impl Model {
     /// allowed.
     pub(super) fn found(&mut self, number: u64, durability: Durability) {
         let found = self.allowed().find(|version| version.number == number).expect("it is allowed").clone();
-        // What a writer found is durable, except where commits are not durable by themselves.
+        // The version that a writer finds is durable, except where commits are not durable by
+        // themselves.
         let stays = self.power_lost || self.durability == Durability::Commit && durability == Durability::Commit;
         if stays {
             self.history = vec![found];

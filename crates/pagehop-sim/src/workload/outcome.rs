@@ -1,4 +1,4 @@
-//! What a run counts, and why an operation did not succeed.
+//! The counters of a run, and the reasons why an operation did not succeed.
 
 use pagehop_engine::Error;
 
@@ -15,17 +15,17 @@ pub struct Outcome {
     pub crashes: u64,
     /// Processes that were killed.
     pub kills: u64,
-    /// Times that the index was opened.
+    /// How often the index was opened.
     pub openings: u64,
-    /// Dead rows whose space calls freed by themselves.
+    /// Dead rows that were freed by the automatic vacuum of calls.
     pub vacuumed: u64,
-    /// Times that the index was compacted.
+    /// How often the index was compacted.
     pub compactions: u64,
-    /// Versions compared in full.
+    /// How often everything in the index was compared with a version.
     pub checks: u64,
     /// Rows that searches should have found, summed over searches.
     pub near_wanted: u64,
-    /// How many of these rows they found.
+    /// The number of these rows that searches found.
     pub near_found: u64,
     /// A hash of every call to the disk.
     pub disk: u64,

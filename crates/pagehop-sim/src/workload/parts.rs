@@ -1,4 +1,4 @@
-//! The parts of a transaction, applied to the index and to the model's rows.
+//! The parts of a transaction, which are applied to the index and to the rows of the model.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -18,15 +18,15 @@ use crate::Rng;
 
 /// One part of a transaction.
 pub(super) enum Part {
-    /// Adds rows, with some columns and payloads.
+    /// Adds rows, with values of some columns and payloads.
     Add(Vec<u64>, Vec<Row>, Given),
-    /// Gives rows other values of some columns, and payloads.
+    /// Changes the values of rows in some columns, and payloads.
     Update(Vec<u64>, Vec<Row>, Given),
     Delete(Vec<u64>),
     Vacuum(u64),
 }
 
-/// How a transaction shall end.
+/// How a transaction ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
     Commit,
@@ -76,7 +76,7 @@ fn addition(world: &mut World, rows: &Rows) -> Part {
             Some(row) if values_rng.one_in(2) => row.values.clone(),
             _ => drawn,
         };
-        // A column that is not given has no value.
+        // The row has no value in a column that is not given.
         let value = |at| if given.columns.contains(&at) { of_row[at].clone() } else { Value::Null };
         let values: Arc<[Value]> = (0..plan.columns).map(value).collect();
         let payload = match &same {
@@ -90,7 +90,7 @@ fn addition(world: &mut World, rows: &Rows) -> Part {
     Part::Add(ids, new, given)
 }
 
-/// Values of some columns, or payloads, for some rows; an id may repeat.
+/// New values of some columns, or payloads, for some rows. An id may repeat.
 fn values_update(world: &mut World, rows: &Rows) -> Part {
     let mut given = some_given(world);
     let World { plan, values_rng: rng, .. } = world;
@@ -109,7 +109,7 @@ fn values_update(world: &mut World, rows: &Rows) -> Part {
     Part::Update(ids, new, given)
 }
 
-/// The places of some columns in any order, mostly of all, and mostly payloads.
+/// Some columns in any order, mostly all, and mostly payloads.
 fn some_given(world: &mut World) -> Given {
     let World { plan, values_rng: rng, .. } = world;
     let mut places: Vec<usize> = (0..plan.columns).collect();
@@ -146,7 +146,8 @@ impl Part {
     }
 }
 
-/// Applies `parts` to the transaction and to `rows`, and compares the reports.
+/// Applies `parts` to the transaction and to `rows`, and compares the reports with what is
+/// expected.
 pub(super) fn work(
     index: &Index<IndexFile>,
     transaction: &mut Transaction<'_>,
@@ -191,7 +192,8 @@ pub(super) fn work(
     Ok(())
 }
 
-/// Rows that an earlier part of the transaction deleted are left out: they would be refused.
+/// Applies an update. Rows that an earlier part of the transaction deleted are left out, because
+/// the index would refuse them.
 fn update(
     change: &mut Change<'_, Transaction<'_>>,
     texts: bool,

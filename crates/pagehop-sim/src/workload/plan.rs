@@ -1,6 +1,6 @@
 //! The plan of a seed: what it chooses before anything runs. That is the shape of the index, how it
 //! is opened, and how often each operation runs. A plan leaves out some operations entirely, so
-//! that rare combinations are common in some plans.
+//! that rare combinations of the others are frequent in some plans.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) enum Operation {
     Add,
     /// Deletes some rows in one transaction.
     Delete,
-    /// Gives some rows other values of columns in one transaction.
+    /// Changes the values of some rows in some columns in one transaction.
     Update,
     /// Removes dead rows.
     Vacuum,
@@ -75,21 +75,22 @@ const OPERATIONS: [(Operation, usize); 19] = [
     (Operation::Crash, 3),
 ];
 
-/// Decides which seeds have columns. Those that found a page 0 in memory only (`tests/crash.rs`)
-/// have none.
+/// Decides which seeds have columns. The seeds in `tests/crash.rs` that once found a page 0 in
+/// memory only have none.
 const COLUMNS_SEED: u64 = 28;
 
 /// Decides which seeds keep vectors.
 const VECTORS_SEED: u64 = 0x5EC7_0125;
 
-/// Decides which seeds have calls that vacuum by themselves, and which compact. Those that found a
-/// page 0 in memory only have none.
+/// Decides which seeds have calls that vacuum by themselves, and which compact. The seeds that once
+/// found a page 0 in memory only do neither.
 const CALLS_SEED: u64 = 16;
 
-/// Decides which seeds keep payloads. Those that found a page 0 in memory only keep none.
+/// Decides which seeds keep payloads. The seeds that once found a page 0 in memory only keep none.
 const PAYLOADS_SEED: u64 = 40;
 
-/// Decides which seeds have texts as ids. Those that found a page 0 in memory only have numbers.
+/// Decides which seeds have texts as ids. The seeds that once found a page 0 in memory only have
+/// numbers.
 const TEXTS_SEED: u64 = 13;
 
 /// The choices of one seed.
@@ -99,11 +100,11 @@ pub(super) struct Plan {
     pub(super) metric: Metric,
     /// What the index keeps of vectors.
     pub(super) vectors: Vectors,
-    /// Number of the index's columns.
+    /// Number of columns of the index.
     pub(super) columns: usize,
     /// Whether the index keeps payloads.
     pub(super) payloads: bool,
-    /// Whether its ids are texts.
+    /// Whether ids are texts.
     pub(super) texts: bool,
     /// Number of rows of the bulk build; `None` for an index that starts empty.
     pub(super) built: Option<usize>,
@@ -116,11 +117,11 @@ pub(super) struct Plan {
     pub(super) cache_bytes: u64,
     pub(super) log_bytes: u64,
     pub(super) transaction_bytes: u64,
-    /// From which share of dead rows on calls vacuum by themselves.
+    /// The share of dead rows from which on calls vacuum by themselves.
     auto_vacuum: Option<f32>,
     /// Whether some processes compact the index.
     pub(super) compacts: bool,
-    /// `None` if every opening chooses one.
+    /// `None` if the durability is chosen whenever the index is opened.
     durability: Option<Durability>,
     weights: Vec<(Operation, usize)>,
     total: usize,
@@ -147,7 +148,8 @@ impl Plan {
         if weights[..4].iter().all(|weight| weight.1 == 0) {
             weights[1].1 = 10;
         }
-        // Without columns, a seed's numbers are those from before there were columns.
+        // The choices about columns come from a generator of their own, so that the other choices
+        // of a seed are the same with and without columns.
         let mut more = Rng::new(seed ^ COLUMNS_SEED);
         let columns = if more.one_in(2) { 1 + more.below(COLUMNS_MAX) } else { 0 };
         if columns > 0 || Rng::new(seed ^ PAYLOADS_SEED).one_in(4) {
@@ -191,12 +193,12 @@ impl Plan {
         }
     }
 
-    /// All that can be given of a row beside its vector.
+    /// All columns, and payloads if the index keeps them.
     pub(super) fn all(&self) -> Given {
         Given { columns: (0..self.columns).collect(), payloads: self.payloads }
     }
 
-    /// A payload, if the index keeps any.
+    /// A random payload, if the index keeps payloads.
     pub(super) fn payload(&self, rng: &mut Rng) -> Option<Arc<[u8]>> {
         if self.payloads { columns::payload(rng) } else { None }
     }

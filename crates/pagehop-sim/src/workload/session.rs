@@ -1,4 +1,4 @@
-//! The operations between opening the index and its end.
+//! The operations of a process while the index is open.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -18,7 +18,7 @@ use super::plan::Operation;
 use super::verify::{self, OpenCursor};
 use super::world::World;
 
-/// How a session ended.
+/// How a session ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum End {
     /// Close the index.
@@ -31,8 +31,8 @@ pub(super) enum End {
 
 const CURSORS_MAX: usize = 4;
 
-/// Runs operations until one of them ends the session. Returns the index as it is then, if it
-/// could be opened at all.
+/// Runs operations until one of them ends the session. Returns the pages of the index, or `None` if
+/// it could not be opened.
 pub(super) fn run(world: &mut World, pages: IndexFile, most: u64) -> Checked<(End, Option<IndexFile>)> {
     let failed = world.disk.failed();
     let index = match Index::open(pages) {
@@ -78,7 +78,7 @@ fn operations(world: &mut World, index: &Index<IndexFile>, most: u64) -> Checked
     Ok(End::Close)
 }
 
-/// Checks that the index is unchanged by a failed operation, and chooses how to go on.
+/// Checks that a failed operation did not change the index, and chooses how to go on.
 fn after_failure(world: &mut World, index: &Index<IndexFile>) -> Checked<Option<End>> {
     if world.disk.is_stopped() {
         return Ok(Some(End::Lost));
@@ -141,7 +141,7 @@ fn operate<'i>(
             let (result, ids) =
                 verify::search(index, world.plan.metric, &queries.query, &version, &mut world.outcome)?;
             verify::rows_of(index, (&result, &ids), &version, true)?;
-            // One of an older version, whose rows may be gone.
+            // The search before this one may be of an older version, whose rows may be gone.
             let older = world.searched.replace((result, ids, version.clone()));
             older.map_or(Ok(()), |(result, ids, version)| {
                 verify::rows_of(index, (&result, &ids), &version, false)
@@ -205,7 +205,7 @@ fn refuse(world: &mut World, index: &Index<IndexFile>) -> Result<(), Trouble> {
     refuse_values(world, index)
 }
 
-/// Gives values to a column that the index does not have, and to a row that it does not have.
+/// Changes the values of a column that the index does not have, and of a row that it does not have.
 fn refuse_values(world: &mut World, index: &Index<IndexFile>) -> Result<(), Trouble> {
     let known: Vec<u64> = world.model.newest().rows.keys().copied().take(1).collect();
     let absent = (1..).find(|id| !world.model.newest().rows.contains_key(id)).expect("ids are left");

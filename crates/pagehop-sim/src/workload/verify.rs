@@ -17,7 +17,7 @@ pub(super) const EVERYTHING: SearchOptions =
     SearchOptions { search_list: 100_000, slack: f32::INFINITY, beam_width: 4 };
 const K: usize = 10;
 
-/// What an index is compared by.
+/// The queries with which an index is compared with the model.
 pub(super) struct Queries {
     pub(super) query: Arc<[f32]>,
     pub(super) filters: Vec<Filter>,
@@ -34,7 +34,7 @@ pub(super) struct OpenCursor<'i, P: Pages + 'i> {
     are_texts: bool,
 }
 
-/// Fails unless `so`.
+/// Returns a violation unless `so` is true.
 pub(super) fn ensure(so: bool, what: impl FnOnce() -> String) -> Result<(), Trouble> {
     if so { Ok(()) } else { Err(Trouble::Violation(what())) }
 }
@@ -51,7 +51,7 @@ impl<'i, P: Pages> OpenCursor<'i, P> {
         Ok(Self { cursor, query, metric, version, found: BTreeSet::new(), is_drained: false, are_texts })
     }
 
-    /// Takes up to `most` rows and checks them.
+    /// Takes up to `most` rows from the cursor and checks them.
     pub(super) fn advance(&mut self, most: usize) -> Result<(), Trouble> {
         for _ in 0..most {
             let Some(hit) = self.cursor.next_hit()? else {
@@ -65,7 +65,7 @@ impl<'i, P: Pages> OpenCursor<'i, P> {
         Ok(())
     }
 
-    /// Takes all remaining rows. Every row of the version must have come.
+    /// Takes all remaining rows. The cursor must have returned every row of the version.
     pub(super) fn drain(mut self) -> Result<(), Trouble> {
         self.advance(usize::MAX)?;
         let rows = &self.version.rows;
@@ -119,8 +119,8 @@ pub(super) fn search<P: Pages>(
     Ok((result, ids))
 }
 
-/// Compares searches with a filter with a look at all rows: an exact one, and one with the default
-/// options, which also finds as many rows as there are.
+/// Compares searches with a filter with brute force: exact searches, and one with the default
+/// options, which must find as many rows.
 pub(super) fn filtered<P: Pages>(
     index: &Index<P>,
     metric: Metric,
@@ -162,8 +162,8 @@ pub(super) fn filtered<P: Pages>(
     Ok(())
 }
 
-/// Compares the ids and the payloads of the rows that a search of `version` found. If that is not
-/// the newest, there may be none.
+/// Compares the ids and the payloads of the rows that a search of `version` found. If the version
+/// is not the newest, the index may return `None` for them.
 pub(super) fn rows_of<P: Pages>(
     index: &Index<P>,
     (result, ids): (&SearchResult, &[u64]),
@@ -198,14 +198,14 @@ fn payloads<P: Pages>(index: &Index<P>, version: &Version) -> Result<(), Trouble
     Ok(())
 }
 
-/// The number of the version that the index has in its mark.
+/// The number of the version in the index, from its mark.
 pub(super) fn number_of<P: Pages>(index: &Index<P>) -> Result<u64, Error> {
     Ok(index.info()?.mark[0])
 }
 
-/// Compares kept vectors with those of `version`.
+/// Compares the kept vectors with those of `version`.
 fn kept<P: Pages>(index: &Index<P>, vectors: Vectors, version: &Version) -> Result<(), Trouble> {
-    // A component that is off by more than half precision allows.
+    // Whether a component differs by more than half precision allows.
     let differs = |given: &f32, kept: &f32| match vectors {
         Vectors::Codes => false,
         Vectors::Float16 => (given - kept).abs() > given.abs() / 2048.0 + f32::from(2u8).powi(-25),
@@ -222,7 +222,7 @@ fn kept<P: Pages>(index: &Index<P>, vectors: Vectors, version: &Version) -> Resu
     Ok(())
 }
 
-/// Compares the counts of the index, all of its rows, and searches with filters with `version`.
+/// Compares the counts of the index, all its rows, and searches with filters, with `version`.
 pub(super) fn every_row<P: Pages>(
     index: &Index<P>,
     metric: Metric,
@@ -245,8 +245,8 @@ pub(super) fn every_row<P: Pages>(
     queries.filters.iter().try_for_each(|filter| filtered(index, metric, query, filter, version))
 }
 
-/// Compares everything about the index with `version`: the index's own check, its counts, every
-/// row, and searches with filters.
+/// Compares everything with `version`: the counts of the index, every row, and searches with
+/// filters. Also runs the check of the index itself.
 pub(super) fn everything<P: Pages>(
     index: &Index<P>,
     metric: Metric,

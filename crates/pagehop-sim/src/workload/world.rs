@@ -15,7 +15,7 @@ use super::plan::{Plan, id};
 use super::verify::{self, Queries};
 use crate::{Call, Fault, Lie, Refusal, Rng, SimDisk};
 
-/// How to run a seed.
+/// Options of the run of a seed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunOptions {
     /// Print every operation when it starts.
@@ -39,7 +39,7 @@ pub(super) struct World {
     pub(super) calls_rng: Rng,
     pub(super) disk: SimDisk,
     pub(super) model: Model,
-    /// The last search of this process, its ids, and the version that it saw.
+    /// The last search of this session, the ids that it found, and the version that it saw.
     pub(super) searched: Option<(SearchResult, Vec<u64>, Version)>,
     pub(super) outcome: Outcome,
     /// Number of the next version.
@@ -117,8 +117,8 @@ impl World {
         Queries { query, filters }
     }
 
-    /// Opens the index, determines its version, and compares everything. `None` if opening failed
-    /// because of a fault; the process has then ended.
+    /// Opens the index, determines its version, and compares everything. Returns `None` if opening
+    /// failed because of a fault; the process has ended then.
     pub(super) fn open(&mut self, options: &OpenOptions) -> Checked<Option<IndexFile>> {
         self.outcome.openings += 1;
         let how = format!("open: write {}, {:?}, log {}", options.write, options.durability, options.log_bytes);
@@ -151,7 +151,8 @@ impl World {
         }
     }
 
-    /// Opens a copy of the index without its log: it is refused, or has all that it must have.
+    /// Opens a copy of the index without its log. It must be refused, or have everything that must
+    /// be found.
     pub(super) fn lose_log(&mut self) -> Checked<()> {
         let (Some(index), Some(_)) = (self.disk.bytes(Name::Index), self.disk.bytes(Name::Log)) else {
             return Ok(());
@@ -188,8 +189,8 @@ impl World {
         Ok(())
     }
 
-    /// `Ok` if an injected fault or a limit explains the failure. `failed_before` is the number of
-    /// failed calls before the operation.
+    /// Returns `Ok` if an injected fault or a limit explains the failure. `failed_before` is the
+    /// number of failed calls before the operation.
     pub(super) fn excuse(&mut self, trouble: &Trouble, failed_before: u64) -> Checked<()> {
         let something = self.disk.is_stopped() || self.disk.failed() > failed_before;
         let once = self.disk.failed() > self.failed_before_life;
@@ -203,7 +204,7 @@ impl World {
                 match error {
                     Error::Io { .. } | Error::Full { source: Some(_), .. } if something => Ok(()),
                     Error::Full { what, .. } if small && what.contains("transaction_bytes") => Ok(()),
-                    // The store refuses to go on after an earlier failure, and says so.
+                    // After a failure the store refuses further changes, and its error says so.
                     Error::Io { source, .. } if once && source.to_string().contains("open it again") => Ok(()),
                     error => Err(format!("{error} (no fault was injected)")),
                 }
@@ -211,7 +212,7 @@ impl World {
         }
     }
 
-    /// Ends the process: by a kill, or by a loss of power.
+    /// Ends the process, by a kill or by a loss of power.
     pub(super) fn end_process(&mut self) {
         if self.rng.one_in(2) {
             self.note(|| "the power is lost".into());
@@ -226,14 +227,14 @@ impl World {
         }
     }
 
-    /// Stops the disk within some calls.
+    /// Stops the disk after fewer than `within` calls.
     pub(super) fn arm_stop(&mut self, within: usize) {
         let calls = self.rng.below(within) as u64;
         self.note(|| format!("  {calls} more calls"));
         self.disk.stop_after(calls);
     }
 
-    /// Makes some call within the next ones fail.
+    /// Makes one of the next calls fail, after fewer than `within` calls of its kinds.
     pub(super) fn arm_fault(&mut self, within: usize) {
         let mut calls = match self.rng.below(6) {
             0 => vec![Call::Read],
@@ -255,7 +256,7 @@ impl World {
         self.disk.fail(fault);
     }
 
-    /// Ends faults, and gives the disk space.
+    /// Removes all faults, and the limit of the space.
     pub(super) fn heal(&mut self) {
         self.disk.heal();
         self.disk.set_budget(None);

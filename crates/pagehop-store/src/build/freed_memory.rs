@@ -29,7 +29,8 @@ pub(crate) fn held_bytes() -> u64 {
 mod tests {
     use super::*;
 
-    /// The allocator keeps blocks of this size, and the last one keeps the heap from shrinking.
+    /// The allocator keeps blocks of this size in the heap, and the last block keeps the heap from
+    /// shrinking.
     #[test]
     #[cfg_attr(not(target_env = "gnu"), ignore = "other allocators have no such call")]
     fn freed_memory_returns_although_a_block_at_the_end_is_used() {

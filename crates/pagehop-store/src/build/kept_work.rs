@@ -208,7 +208,7 @@ mod tests {
         PageCache::new(1 << 20)
     }
 
-    /// The records that a build with that key finds, of which it takes at most `most`.
+    /// The records that a build with this key finds. It takes at most `most` of them.
     fn found(kept: &KeptWork, key: u64, most: usize) -> Vec<Vec<u8>> {
         let mut found = Vec::new();
         let mut take = |work: &[u8]| {

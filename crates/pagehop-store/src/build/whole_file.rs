@@ -374,7 +374,7 @@ mod tests {
         entries.map(|entry| entry.unwrap().file_name()).collect()
     }
 
-    /// A file on a file system without unnamed files.
+    /// A file as on a file system that has no files without names.
     fn named(target: &Path, overwrite: bool) -> WholeFile {
         let file = WholeFile::create_in(target, overwrite, false).unwrap();
         assert!(file.temporary.as_ref().is_some_and(|name| name.exists()));
@@ -429,7 +429,7 @@ mod tests {
             let mut file = named(&target, true);
             let old = Replacing::begin(&target).unwrap();
             file.give_name().unwrap();
-            // A loss of power here may bring the old index back.
+            // After a loss of power here, the old index may come back.
             assert!(log.exists());
             let synced = if is_synced { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) };
             assert_eq!(file.remove_old(old, synced).is_ok(), is_synced);

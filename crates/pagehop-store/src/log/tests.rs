@@ -1,4 +1,4 @@
-//! Records and blocks of one log file, whole and damaged.
+//! Records and blocks of one log file, complete and damaged.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use crate::log::block::{self, Block, BlockWriter, End};
 use crate::log::log_file::*;
 use crate::log::record::{self, Kind, Records};
 
-/// One file in memory.
+/// A storage of one file in memory.
 #[derive(Clone, Default)]
 pub(crate) struct OneFile(Arc<Mutex<Vec<u8>>>);
 
@@ -78,7 +78,7 @@ fn record(block: &mut BlockWriter<'_>, old: Option<(&[u8], u64)>, new: &[u8]) {
     block.append(records).unwrap();
 }
 
-/// A log with a block for each of `bodies`, which become versions of page 3.
+/// A log with one block for each of `bodies`, which become versions of page 3.
 fn log_of(bodies: &[Vec<u8>]) -> (OneFile, Log, Vec<u64>) {
     let file = OneFile::default();
     let log = Log::new(Arc::new(file.clone()), "the log".into());
@@ -172,7 +172,7 @@ fn a_block_left_behind_does_not_follow_another() {
     let bodies = bodies();
     let (file, log, _) = log_of(&bodies[..3]);
     let (_, found) = blocks(&log);
-    // The second block again, of the same length, as if what came of it was lost.
+    // Another second block of the same length is written, as if the old one was lost.
     let opened = log.existing().unwrap();
     let mut other = bodies[1].clone();
     other[300] ^= 0xff;

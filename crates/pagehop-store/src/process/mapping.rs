@@ -257,11 +257,11 @@ mod tests {
             let child = unsafe { libc::fork() };
             if child == 0 {
                 let is_told = mark.process() == std::process::id() && mark.process() == std::process::id();
-                // SAFETY: ends the child without running anything of the parent's.
+                // SAFETY: ends the child and runs no code of the parent.
                 unsafe { libc::_exit(i32::from(!is_told)) };
             }
             let mut status = -1;
-            // SAFETY: `child` is a child of this process that nothing else waits for.
+            // SAFETY: `child` is a child of this process, and nothing else waits for it.
             assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
             assert_eq!(status, 0);
             assert_eq!(mark.process(), std::process::id());

@@ -1,4 +1,4 @@
-//! An index and its log belong together: missing, moved, copied and swapped logs.
+//! An index and its log belong together: logs that are missing, moved, copied or exchanged.
 
 use super::*;
 
@@ -50,7 +50,7 @@ fn a_log_that_is_removed_in_use_is_brought_into_the_index() {
         other.leave();
         assert_eq!(rows_at(&path).unwrap(), first + 200);
     }
-    // A writer that is killed takes the log with it: that is said.
+    // If the log of a writer that was killed is removed, the error says so.
     let mut other = Other::new();
     other.ask("write", &path);
     other.ask("add", &path);
@@ -72,8 +72,8 @@ fn a_file_of_two_names_is_not_written() {
     }
     fs::remove_file(&twin).unwrap();
     let index = open(&path, &writing()).unwrap();
-    // A name that comes while the index is open leads to no reader that misses commits, and to no
-    // writer.
+    // The file gets a second name while the index is open. Under that name it cannot be opened: a
+    // reader would miss commits, and a writer would be the second one.
     fs::hard_link(&path, &twin).unwrap();
     add_rows!(index, 0, 100).unwrap();
     expect_error(open(&twin, &writing()), &["2 names"]);
@@ -98,7 +98,7 @@ fn an_index_goes_nowhere_without_its_log() {
     expect_error(open(&other, &writing()), &["y-log", "missing"]);
     fs::rename(beside(&path, "-log"), beside(&other, "-log")).unwrap();
     assert_eq!(rows_at(&other).unwrap(), 100);
-    // Closed, it is one file.
+    // After it is closed, the index is one file.
     open(&other, &writing()).unwrap().into_pages().close().unwrap();
     fs::rename(&other, &path).unwrap();
     fs::copy(&path, &other).unwrap();

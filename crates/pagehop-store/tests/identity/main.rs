@@ -1,8 +1,7 @@
-//! Nothing that was acknowledged is lost, however the index is opened and whatever happens to the
-//! names of its files: by relative paths, links, other mounts, copies, and cleaners that remove
-//! files in use.
+//! No acknowledged commit is lost, however the index is opened and whatever happens to the names of
+//! its files: relative paths, links, other mounts, copies, and cleaners that remove files in use.
 //!
-//! This program runs itself as another process: see [`Other`].
+//! The other process is this program, which starts itself again: see [`Other`].
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -19,7 +18,7 @@ use pagehop_engine::{CreateOptions, Error, Index};
 use pagehop_store::{AddOptions, NewIndexFile, OpenOptions, add, create, open};
 use support::{Scratch, this_command, this_program};
 
-/// Set for the child that carries out orders.
+/// Set for the child, which carries out orders.
 const CHILD: &str = "PAGEHOP_TEST_IDENTITY";
 const DIM: usize = 4;
 
@@ -31,7 +30,7 @@ fn reading() -> OpenOptions {
     OpenOptions::default()
 }
 
-/// Adds `count` rows whose ids begin at `first`, in one commit.
+/// Adds `count` rows in one commit. Their ids begin at `first`.
 macro_rules! add_rows {
     ($index:expr, $first:expr, $count:expr) => {{
         let (first, count): (u64, u64) = ($first, $count);
@@ -46,7 +45,7 @@ fn rows_of<P: pagehop_engine::Pages>(index: &Index<P>) -> u64 {
     index.info().unwrap().rows
 }
 
-/// How many rows the index at `path` has for a process that opens it now.
+/// The number of rows that a process sees which opens the index at `path` now.
 fn rows_at(path: &Path) -> Result<u64, Error> {
     Ok(open(path, &reading())?.info()?.rows)
 }
@@ -65,7 +64,7 @@ fn empty(path: &Path) {
     create(path, DIM, &CreateOptions::default(), false).unwrap();
 }
 
-/// An index with 100 rows in its log, which was not closed.
+/// Makes an index with 100 rows in its log, which is not closed.
 fn unclosed(path: &Path) {
     empty(path);
     let index = open(path, &writing()).unwrap();
@@ -80,7 +79,7 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// Another process, which does what lines on its input say.
+/// Another process. Each line on its input is an order.
 struct Other {
     child: Child,
     input: ChildStdin,
@@ -99,8 +98,8 @@ impl Other {
         Self { child, input, output: BufReader::new(output).lines() }
     }
 
-    /// A process that sees `from` at `to`, too, in mounts of its own. `None` where that cannot be
-    /// had.
+    /// A process with its own mounts, where `from` is also at `to`; `None` if the system does not
+    /// allow it.
     fn with_mount(from: &Path, to: &Path) -> Option<Self> {
         let mut command = Command::new("unshare");
         command.args(["-m", "sh", "-c", r#"mount --bind "$0" "$1" && shift 1 && exec "$@""#]);
@@ -120,7 +119,7 @@ impl Other {
         }
     }
 
-    /// What the child answers to an order.
+    /// The answer of the child to an order.
     #[track_caller]
     fn ask(&mut self, order: &str, path: &Path) -> String {
         writeln!(self.input, "{order} {}", path.display()).unwrap();
@@ -133,7 +132,7 @@ impl Other {
 
     fn kill(self) {}
 
-    /// Ends the child without closing what it has open.
+    /// Ends the child, which does not close what it has open.
     fn leave(mut self) {
         writeln!(self.input, "leave ").unwrap();
         self.child.wait().unwrap();
@@ -147,7 +146,7 @@ impl Drop for Other {
     }
 }
 
-/// Run as a child: see [`Other`].
+/// Runs as a child: see [`Other`].
 #[test]
 fn child_carries_out_orders() {
     if std::env::var_os(CHILD).is_none() {
@@ -199,7 +198,7 @@ fn child_carries_out_orders() {
                 .into_pages()
                 .close()
                 .map_or_else(|error| error.to_string(), |()| "closed".into()),
-            // Nothing is dropped: as when a program ends without closing.
+            // Nothing is dropped, as in a program that ends without closing the index.
             "leave" => std::process::exit(0),
             _ => panic!("unknown order {order:?}"),
         };
@@ -207,7 +206,7 @@ fn child_carries_out_orders() {
     }
 }
 
-// The tests, behind the macro that they use.
+// The modules follow the macro that they use.
 mod logs;
 mod names;
 mod places;

@@ -1,4 +1,4 @@
-//! One file under several names: relative paths, links, a shared file that is gone.
+//! One file under several names: relative paths, links, and a shared file that was removed.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn a_relative_path_means_the_same_file_when_the_directory_changes() {
     other.ask("go", &there);
     assert_eq!(other.ask("add", Path::new("")), "added");
     assert_eq!(other.ask("add", Path::new("")), "added");
-    // A reader that opened the index before its log was there.
+    // A reader that opened the index before it had a log.
     let mut reader = Other::new();
     reader.ask("go", &here);
     assert_eq!(reader.ask("read", Path::new("x")), "open");
@@ -78,7 +78,7 @@ fn a_writer_is_alone_when_the_shared_file_is_removed() {
     assert!(matches!(error, Error::Busy { .. }));
     let mut other = Other::new();
     assert!(other.ask("write", &path).contains("another process is writing"));
-    // A reader would never hear of the next commit.
+    // A reader would not be told of the next commit.
     let error = expect_error(open(&path, &reading()), &["x-shared", "removed"]);
     assert!(matches!(error, Error::Busy { .. }));
     add_rows!(index, 100, 100).unwrap();

@@ -1,4 +1,4 @@
-//! Renaming in use, mounts, cleaners, and paths that are no file.
+//! Files that are renamed in use, mounts, cleaners, and paths that are not files.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn an_index_that_is_renamed_in_use_keeps_its_log() {
     fs::rename(&path, &moved).unwrap();
     expect_error(open(&moved, &writing()), &["another process is writing"]);
     expect_error(open(&moved, &reading()), &["moved-shared"]);
-    // Another index takes the old name, and its writer takes the name of the log.
+    // Another index gets the old name, and its writer uses the name of the log.
     empty(&path);
     let new = open(&path, &writing()).unwrap();
     add_rows!(new, 0, 7).unwrap();
@@ -22,7 +22,7 @@ fn an_index_that_is_renamed_in_use_keeps_its_log() {
     drop(new);
     let found = [rows_at(&path), rows_at(&moved)];
     for (found, expected) in found.into_iter().zip([7, 200]) {
-        // Two indexes used one name for their logs: what is not there is missed.
+        // Two indexes used one name for their logs. If commits are missing, the error says so.
         match found {
             Ok(rows) => assert_eq!(rows, expected),
             Err(error) => assert!(error.to_string().contains("missing"), "{error}"),
@@ -99,7 +99,7 @@ fn a_cleaner_takes_no_rows() {
         for _ in 0..60 {
             add_rows!(index, rows, 10).unwrap();
             rows += 10;
-            // A reader that was there sees every row or says why not.
+            // A reader that was open before sees every row, or says why it does not.
             if let Ok(info) = before.info() {
                 assert_eq!(info.rows, rows);
             }

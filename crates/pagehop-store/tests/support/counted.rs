@@ -1,12 +1,13 @@
-//! An allocator that counts the bytes that are allocated, and remembers the most. What the kernel
-//! says of a process holds also what an emulator allocates for itself; this is the program's alone.
+//! An allocator that counts the bytes that are allocated, and remembers the largest number. The
+//! memory that the kernel reports for a process includes that of an emulator; this is only the
+//! memory of the program.
 
 #![allow(unsafe_code, reason = "an allocator is unsafe")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The system's allocator, counted.
+/// The allocator of the system, with counters.
 pub(crate) struct Counted {
     bytes: AtomicUsize,
     most: AtomicUsize,
@@ -17,7 +18,7 @@ impl Counted {
         Self { bytes: AtomicUsize::new(0), most: AtomicUsize::new(0) }
     }
 
-    /// Bytes that are allocated; the most begins with them again.
+    /// The bytes that are allocated now. [`Counted::most`] starts again from this number.
     pub(crate) fn begin(&self) -> usize {
         let bytes = self.bytes.load(Relaxed);
         self.most.store(bytes, Relaxed);
@@ -39,8 +40,8 @@ impl Counted {
     }
 }
 
-// SAFETY: every call goes to the system's allocator with the arguments that came, and gives its
-// result. Counting allocates nothing.
+// SAFETY: every call passes its arguments to the system's allocator and returns its result.
+// Counting allocates nothing.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.add(layout.size());
@@ -56,14 +57,16 @@ unsafe impl GlobalAlloc for Counted {
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         self.remove(layout.size());
-        // SAFETY: the caller keeps what `GlobalAlloc::dealloc` needs; `block` is the system's.
+        // SAFETY: the caller keeps what `GlobalAlloc::dealloc` needs, and `block` is from the
+        // system's allocator.
         unsafe { System.dealloc(block, layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         self.add(bytes);
         self.remove(layout.size());
-        // SAFETY: the caller keeps what `GlobalAlloc::realloc` needs; `block` is the system's.
+        // SAFETY: the caller keeps what `GlobalAlloc::realloc` needs, and `block` is from the
+        // system's allocator.
         unsafe { System.realloc(block, layout, bytes) }
     }
 }

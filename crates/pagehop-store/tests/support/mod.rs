@@ -1,4 +1,4 @@
-//! Files of synthetic pages whose every word says which page it belongs to.
+//! Files of synthetic pages. Every word of a page tells which page it belongs to.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub(crate) mod cached;
@@ -11,11 +11,11 @@ use std::process::Command;
 use pagehop_engine::{BODY_BYTES, HOST_HEADER_BYTES, PAGE_BYTES, PageId, PageSink, Pages, Reader};
 use pagehop_store::{IndexFile, Io, NewIndexFile, OpenOptions};
 
-/// A directory that goes away with its owner.
+/// A directory that is removed when this is dropped.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// On the file system of the build, which is a real one: `/tmp` may be memory.
+    /// A directory on the file system of the build, which is a real one: `/tmp` may be in memory.
     pub(crate) fn new(name: &str) -> Self {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
@@ -27,7 +27,7 @@ impl Scratch {
         self.0.join(name)
     }
 
-    /// Names of everything in it.
+    /// The names of all its entries, in order.
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.0).unwrap();
         let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -56,7 +56,7 @@ fn word_of(page: u32, at: u64) -> u64 {
     (u64::from(page) << 32 | at).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Proves that `body` is that of `page`, looking at some of it.
+/// Fails unless `body` is that of `page`. Some of its words are checked.
 #[track_caller]
 pub(crate) fn expect_body(page: u32, body: &[u8]) {
     assert_eq!(body.len(), BODY_BYTES);
@@ -75,8 +75,8 @@ pub(crate) fn write_pages(path: &Path, pages: u32) {
     sink.finish().unwrap();
 }
 
-/// Proves that no page stays in flight and no frame is lost: in the second of two scans, every page
-/// finds a frame.
+/// Fails if a page stays in flight or a frame is lost: in the second of two scans, every page must
+/// find a frame.
 #[track_caller]
 pub(crate) fn expect_whole(pages: &IndexFile) {
     for round in 0..2 {
@@ -92,7 +92,7 @@ pub(crate) fn expect_whole(pages: &IndexFile) {
     }
 }
 
-/// Changes one byte of the file.
+/// Changes one byte of a page in the file.
 pub(crate) fn flip(path: &Path, page: u32, byte: usize) {
     use std::os::unix::fs::FileExt;
     let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
@@ -102,7 +102,7 @@ pub(crate) fn flip(path: &Path, page: u32, byte: usize) {
     file.write_all_at(&[bytes[0] ^ 0x40], at).unwrap();
 }
 
-/// Copies the bytes of one page over another.
+/// Copies the bytes of one page over those of another.
 pub(crate) fn misdirect(path: &Path, from: u32, to: u32) {
     use std::os::unix::fs::FileExt;
     let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
@@ -111,13 +111,13 @@ pub(crate) fn misdirect(path: &Path, from: u32, to: u32) {
     file.write_all_at(&bytes, u64::from(to) * PAGE_BYTES as u64).unwrap();
 }
 
-/// The words that run this program again, by the emulator that runs it, if one does.
+/// The words that start this program again, with the emulator that runs it, if there is one.
 pub(crate) fn this_program() -> Vec<PathBuf> {
     let emulator = std::env::var_os("PAGEHOP_TEST_EMULATOR").map(PathBuf::from);
     emulator.into_iter().chain([std::env::current_exe().unwrap()]).collect()
 }
 
-/// Runs this program again.
+/// A command that starts this program again.
 pub(crate) fn this_command() -> Command {
     let words = this_program();
     let mut command = Command::new(&words[0]);
@@ -125,7 +125,7 @@ pub(crate) fn this_command() -> Command {
     command
 }
 
-/// Reads by io_uring, or `pread` under an emulator, which has none.
+/// io_uring, or `pread` under an emulator, which has no io_uring.
 pub(crate) fn uring() -> Io {
     if is_emulated() { Io::Pread } else { Io::Uring }
 }
@@ -135,12 +135,12 @@ pub(crate) fn is_emulated() -> bool {
     std::env::var_os("PAGEHOP_TEST_EMULATOR").is_some()
 }
 
-/// Bytes in memory that are not ours: those of the emulator, with the code that it translated.
+/// Bytes in memory that belong to the emulator, with the code that it translated.
 pub(crate) fn emulator_bytes_max() -> u64 {
     if is_emulated() { 8 << 20 } else { 0 }
 }
 
-/// Every way to read, with a cache of `cache_bytes`.
+/// Options for every way to read, with a cache of `cache_bytes`.
 pub(crate) fn ways(cache_bytes: u64) -> [OpenOptions; 4] {
     [(uring(), true), (uring(), false), (Io::Pread, true), (Io::Pread, false)].map(|(io, direct)| OpenOptions {
         cache_bytes,
@@ -154,7 +154,7 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> IndexFile {
     IndexFile::open(path, options).unwrap()
 }
 
-/// Numbers that look random and depend on the seed alone.
+/// A generator of numbers that look random and depend only on the seed.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

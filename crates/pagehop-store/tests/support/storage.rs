@@ -1,5 +1,5 @@
-//! Files in memory that fail when told to, and lose or tear what was not synced when the power
-//! goes.
+//! Files in memory that fail when a test asks for it. When the power is lost, they lose or tear
+//! what was not synced.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,15 +9,15 @@ use pagehop_store::{Name, Storage, StorageFile};
 
 use super::Random;
 
-/// What a loss of power may take and tear, in one piece.
+/// Bytes of a sector. A loss of power keeps or loses a sector as a whole.
 const SECTOR: usize = 512;
 
 #[derive(Clone, Default)]
 struct Content {
     now: Vec<u8>,
-    /// What is on the disk, whatever happens.
+    /// The bytes that are on the disk in any case.
     durable: Vec<u8>,
-    /// What came since, in its order.
+    /// The changes since the last sync, in their order.
     pending: Vec<Change>,
 }
 
@@ -50,9 +50,9 @@ impl Change {
 #[derive(Default)]
 struct Disk {
     files: BTreeMap<Name, Content>,
-    /// Changes that still succeed.
+    /// The number of changes that still succeed; `None` without a limit.
     changes_left: Option<u64>,
-    /// Bytes that all files may have.
+    /// Most bytes of all files together; `None` without a limit.
     space: Option<usize>,
     sync_fails: bool,
     changes: u64,
@@ -63,7 +63,7 @@ struct Disk {
 pub(crate) struct MemStorage(Arc<Mutex<Disk>>);
 
 impl MemStorage {
-    /// Lets that many writes, syncs and the like succeed, and then no more.
+    /// Lets this number of writes, syncs and other changes succeed. All later ones fail.
     pub(crate) fn power_off_after(&self, changes: Option<u64>) {
         self.0.lock().unwrap().changes_left = changes;
     }
@@ -76,7 +76,7 @@ impl MemStorage {
         self.0.lock().unwrap().sync_fails = fail;
     }
 
-    /// Writes, syncs and the like so far.
+    /// The number of writes, syncs and other changes so far.
     pub(crate) fn changes(&self) -> u64 {
         self.0.lock().unwrap().changes
     }
@@ -85,7 +85,7 @@ impl MemStorage {
         self.0.lock().unwrap().files.values().map(|file| file.now.len()).sum()
     }
 
-    /// What a file has now.
+    /// The bytes that a file has now; `None` if it does not exist.
     pub(crate) fn content(&self, name: Name) -> Option<Vec<u8>> {
         self.0.lock().unwrap().files.get(&name).map(|file| file.now.clone())
     }
@@ -100,7 +100,7 @@ impl MemStorage {
         storage
     }
 
-    /// What is found when the power is back: of what was not synced, any sectors.
+    /// The storage after a loss of power: any sectors of what was not synced survive.
     pub(crate) fn after_a_loss_of_power(&self, random: &mut Random) -> Self {
         let disk = self.0.lock().unwrap();
         let share = random.below(5);
@@ -157,7 +157,7 @@ struct MemFile {
 }
 
 impl MemFile {
-    /// Changes the file, which is then at least `length` long.
+    /// Changes the file, which then has at least `length` bytes.
     fn change(&self, length: usize, change: impl FnOnce(&mut Content)) -> io::Result<()> {
         let mut disk = self.disk.lock().unwrap();
         disk.change()?;

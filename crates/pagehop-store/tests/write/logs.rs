@@ -16,7 +16,7 @@ fn a_log_of_another_index_is_not_applied() {
     let index = other.content(Name::Index).unwrap();
     let both = MemStorage::with([(Name::Index, index), (Name::Log, log)]);
     expect_model(&open(&both, &OpenOptions::default()), &model);
-    assert!(both.content(Name::Log).is_some(), "who only reads removes nothing");
+    assert!(both.content(Name::Log).is_some(), "a reader removes nothing");
     let pages = open(&both, &options());
     let (model, result) = change(&pages, &model, &mut Random(13));
     result.unwrap();

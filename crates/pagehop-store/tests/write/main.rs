@@ -1,7 +1,8 @@
-//! What a commit promises, over files in memory that lose, tear and refuse.
+//! The guarantees of a commit, on files in memory that lose, tear and refuse writes.
 //!
-//! The model is a list of bodies for every commit: whatever happens, an index that is opened again
-//! has exactly the bodies of one of them, and not of one before the last that was acknowledged.
+//! The model is a list of the bodies after every commit. Whatever happens, an index that is opened
+//! again has exactly the bodies of one commit, and this commit is not older than the last one that
+//! was acknowledged.
 
 mod logs;
 #[path = "../support/mod.rs"]
@@ -35,7 +36,8 @@ fn open(storage: &MemStorage, options: &OpenOptions) -> IndexFile {
     IndexFile::open_on(Arc::new(storage.clone()), options).unwrap()
 }
 
-/// Changes some pages in one transaction; the bodies there will be.
+/// Changes some pages in one transaction. Returns the bodies that the pages have if it is
+/// committed.
 fn change(pages: &IndexFile, model: &Model, random: &mut Random) -> (Model, Result<(), Error>) {
     let mut next = model.clone();
     let mut transaction = match pages.begin() {
@@ -58,7 +60,7 @@ fn change(pages: &IndexFile, model: &Model, random: &mut Random) -> (Model, Resu
         let result = transaction.step(&ids, &mut |bodies: &mut [&mut [u8]]| {
             let mut random = Random(u64::from(seed));
             for (body, &page) in bodies.iter_mut().zip(&some) {
-                assert!(body[..] == next[page as usize][..], "a step sees what is");
+                assert!(body[..] == next[page as usize][..], "a step sees the bodies as they are now");
                 let start = 8 + random.below(BODY_BYTES as u32 - 8 - size) as usize;
                 body[start..start + size as usize].iter_mut().for_each(|byte| *byte = random.below(256) as u8);
                 next[page as usize] = Arc::new(body.to_vec());
@@ -219,8 +221,8 @@ fn bodies_of(pages: &IndexFile) -> Vec<Vec<u8>> {
     (0..pages.page_count()).map(read).collect()
 }
 
-/// Commits until the power goes, again and again; at the end of each life the index is what a
-/// commit made it.
+/// Commits until the power is lost, again and again. After each loss, the index must have the pages
+/// of a commit.
 fn lose_power(seed: u64, durability: Durability, rounds: u32) {
     let mut random = Random(seed);
     let (mut storage, first) = new_index(30);
@@ -244,7 +246,7 @@ fn lose_power(seed: u64, durability: Durability, rounds: u32) {
         }
         storage = storage.after_a_loss_of_power(&mut random);
         let found = bodies_of(&open(&storage, &OpenOptions::default()));
-        // Without its log it is refused, or has all of it.
+        // Without its log, the index is refused or has everything.
         let alone = MemStorage::with([(Name::Index, storage.content(Name::Index).unwrap())]);
         if let Ok(pages) = IndexFile::open_on(Arc::new(alone), &OpenOptions::default()) {
             assert!(
@@ -255,7 +257,7 @@ fn lose_power(seed: u64, durability: Durability, rounds: u32) {
         let is_found =
             |model: &Model| model.len() == found.len() && model.iter().zip(&found).all(|(a, b)| a[..] == b[..]);
         let at = models.iter().rposition(is_found);
-        let at = at.unwrap_or_else(|| panic!("seed {seed}, round {round}: the index is like no commit made it"));
+        let at = at.unwrap_or_else(|| panic!("seed {seed}, round {round}: the index has the pages of no commit"));
         if durability == Durability::Commit {
             assert!(at >= acknowledged, "seed {seed}, round {round}: commit {acknowledged} is lost, found {at}");
         }
@@ -414,7 +416,7 @@ fn an_index_with_the_newest_page_0_needs_no_log() {
         drop(pages.checkpoint());
         drop(pages);
         let index = storage.after_a_loss_of_power(&mut random).content(Name::Index).unwrap();
-        // Its log position was 0 before.
+        // Before the checkpoint, the log position in page 0 is 0.
         let is_incomplete = index[8..14] == [0; 6];
         let alone = MemStorage::with([(Name::Index, index)]);
         if is_incomplete {

@@ -1,7 +1,7 @@
 //! One connection to MariaDB over a blocking socket, with as little work per query as the protocol
 //! allows.
 //!
-//! A query is one write and, for an answer that fits the buffer, one read.
+//! A query is one write and, if its answer fits into the buffer, one read.
 
 use super::password::{self, PLUGIN};
 use super::wire::{self, Field, Greeting, Incoming, MysqlFields, Outgoing};
@@ -17,7 +17,7 @@ const COLUMNS_MAX: usize = 4096;
 pub(super) struct Statement {
     id: u32,
     pub(super) parameters: u16,
-    /// The first of its columns.
+    /// The first of its columns, if it has any.
     pub(super) first: Option<Field>,
 }
 
@@ -116,7 +116,8 @@ impl Connection {
         Ok(Statement { id, parameters, first })
     }
 
-    /// Executes the measured statement. `ids` becomes the integers of the first column.
+    /// Executes the statement that is measured. Sets `ids` to the integers of the first column; a
+    /// value that is null or of another type is `None`.
     pub(super) fn ask(&mut self, parameter: Option<&[u8]>, ids: &mut Vec<Option<i64>>) -> Result<(), Trouble> {
         ids.clear();
         self.begin();
@@ -128,7 +129,7 @@ impl Connection {
         })
     }
 
-    /// Starts an exchange.
+    /// Starts an exchange, whose packets are numbered from 0.
     fn begin(&mut self) {
         self.number = 0;
     }
@@ -151,7 +152,8 @@ impl Connection {
         Ok(self.incoming.body())
     }
 
-    /// Calls `each` with every row, the number of columns and the first column.
+    /// Reads an answer. Calls `each` for every row, with the number of columns and the first
+    /// column.
     fn answer(
         &mut self,
         mut each: impl FnMut(usize, &Field, Fields<'_>) -> Result<(), String>,

@@ -1,14 +1,15 @@
 //! The proof of a password for `mysql_native_password`: a hash of a hash and the server's salt,
 //! with SHA-1.
 //!
-//! The method is weak, but it is what the protocol has. Passwords here are for tests only.
+//! The method is weak, but the protocol has no other that this client supports. The passwords are
+//! for tests only.
 
 use sha1::{Digest, Sha1};
 
 /// The only supported plugin.
 pub(super) const PLUGIN: &str = "mysql_native_password";
 
-/// The proof of `password` for a server that sent `salt`; empty for an empty password.
+/// The proof of `password` for a server that sent `salt`. It is empty if the password is empty.
 pub(super) fn proof(password: &str, salt: &[u8]) -> Vec<u8> {
     if password.is_empty() {
         return Vec::new();

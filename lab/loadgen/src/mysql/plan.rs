@@ -1,4 +1,4 @@
-//! The output of MariaDB's EXPLAIN: one row per table.
+//! The output of MariaDB's EXPLAIN, which has one row per table.
 
 use crate::client::Rows;
 use crate::plan::Plan;
@@ -9,8 +9,8 @@ const ACCESS: usize = 3;
 const KEY: usize = 5;
 const EXTRA: usize = 9;
 
-/// The plan in the output of EXPLAIN. Only the key of a table that is read in the order of that key
-/// counts.
+/// The plan in the output of EXPLAIN. A key counts as an index scan only if its table is read in
+/// the order of the key.
 pub(super) fn read(rows: &Rows) -> Plan {
     let (mut lines, mut indexes) = (Vec::new(), Vec::new());
     for row in rows {
@@ -25,7 +25,7 @@ pub(super) fn read(rows: &Rows) -> Plan {
         }
         lines.push(line);
         // Other accesses look up values or ranges. If rows are sorted afterwards, they were not
-        // read in order.
+        // read in the order of the key.
         let sorted = column(EXTRA).is_some_and(|extra| extra.contains("filesort"));
         indexes.extend(key.filter(|_| access == "index" && !sorted).map(str::to_string));
     }

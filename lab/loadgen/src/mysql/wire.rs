@@ -1,31 +1,32 @@
-//! The packets of MySQL's protocol in MariaDB's dialect: encodes and decodes bytes, without a
+//! The packets of MySQL's protocol, as MariaDB uses it: encodes and decodes bytes, without a
 //! socket.
 //!
 //! A packet is the length of its body in 24 bits, a number that increases by one within an
-//! exchange, and the body. Everything is little-endian. The input is not trusted: a body that ends
-//! early is an error. So is a body of the maximal length, which would continue in another packet.
+//! exchange, and the body. All numbers are little-endian. The input is not trusted: a body that
+//! ends early is an error. A body of the largest length would continue in another packet, so it is
+//! an error too.
 
 use std::io::Read;
 
 use crate::incoming::{self, Fields};
 
-/// The body length that means that the body continues in another packet. Ours never do.
+/// The length of a body that continues in another packet. Packets of this client are shorter.
 const BODY_BYTES_MAX: usize = 0xff_ffff;
 const UTF8MB4: u8 = 45;
 const BLOB: u8 = 252;
 
-/// Capabilities that client and server must have: protocol 4.1, login with a plugin and a hash, and
-/// no EOF packets.
+/// The capabilities that client and server must have: protocol 4.1, login with a plugin and a hash,
+/// and no EOF packets.
 pub(super) const ABILITIES: u32 = 0x1 | 0x4 | 0x200 | 0x2000 | 0x8000 | 0x8_0000 | 0x100_0000;
 const WITH_DATABASE: u32 = 0x8;
 
-/// First byte of an answer's body.
+/// Values of the first byte of an answer's body.
 pub(super) const OK: u8 = 0;
 pub(super) const NULL: u8 = 0xfb;
 pub(super) const END: u8 = 0xfe;
 pub(super) const ERROR: u8 = 0xff;
 
-/// Packets to the server, collected until they are written together.
+/// Packets to the server. They are collected and then written together.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     bytes: Vec<u8>,
@@ -60,7 +61,7 @@ impl Outgoing {
         });
     }
 
-    /// A packet with this body.
+    /// A packet with the body `bytes`.
     pub(super) fn plain(&mut self, number: u8, bytes: &[u8]) {
         self.packet(number, |body| body.extend(bytes));
     }
@@ -118,7 +119,7 @@ fn text(body: &mut Vec<u8>, text: &str) {
 }
 
 fn length(body: &mut Vec<u8>, bytes: usize) {
-    /// The first length that does not fit into one byte. It stands for NULL.
+    /// The first length that does not fit into one byte. As the first byte it stands for NULL.
     const NULL_LENGTH: usize = NULL as usize;
     match bytes {
         0..NULL_LENGTH => body.push(bytes as u8),
@@ -157,7 +158,7 @@ impl Incoming {
     }
 }
 
-/// Values of this protocol in the body of a message.
+/// Readers of this protocol's values in the body of a message.
 pub(super) trait MysqlFields<'b> {
     fn u16_le(&mut self) -> Result<u16, String>;
 
@@ -220,7 +221,7 @@ impl<'b> MysqlFields<'b> for Fields<'b> {
 
     fn first_value(&mut self, columns: usize, of: &Field) -> Result<Option<&'b [u8]>, String> {
         self.u8()?; // zero
-        // Two bits are never used.
+        // The first two bits are never used.
         let nulls = self.bytes((columns + 2).div_ceil(8))?;
         if nulls[0] & 4 != 0 {
             return Ok(None);
@@ -232,7 +233,7 @@ impl<'b> MysqlFields<'b> for Fields<'b> {
     }
 }
 
-/// A column, as the server describes it.
+/// The server's description of a column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Field {
     pub(super) name: String,
@@ -266,7 +267,8 @@ impl Field {
         Ok(Self { name, bytes, is_integer, is_unsigned: flags & 0x20 != 0 })
     }
 
-    /// The integer in a binary value; `None` if it has another type or is too large.
+    /// The integer in a binary value; `None` if the column has another type or the integer is too
+    /// large.
     pub(super) fn integer(&self, value: &[u8]) -> Option<i64> {
         if !self.is_integer {
             return None;
@@ -279,7 +281,7 @@ impl Field {
     }
 }
 
-/// The text of an error packet, as command line clients show it.
+/// The text of an error packet, in the form in which command line clients show it.
 pub(super) fn error_text(mut body: Fields<'_>) -> Result<String, String> {
     body.u8()?; // ERROR
     let code = body.u16_le()?;

@@ -1,17 +1,17 @@
 //! One connection to PostgreSQL over a blocking socket, with as little work per query as the
 //! protocol allows.
 //!
-//! A query is one write (Bind, Execute, Sync) and, for an answer that fits the buffer, one read.
+//! A query is one write (Bind, Execute, Sync) and, if its answer fits into the buffer, one read.
 
 use super::scram::{self, Scram};
 use super::wire::{self, Incoming, Outgoing, PostgresFields};
 use crate::address::Address;
 use crate::client::{Rows, Socket, Trouble};
 
-/// The name of the prepared statement, the same on every connection.
+/// The name of the prepared statement, which is the same on every connection.
 pub(super) const STATEMENT: &str = "loadgen";
 
-/// A column of a prepared statement, as the server describes it.
+/// The server's description of a column of a prepared statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Field {
     pub(super) name: String,
@@ -67,7 +67,7 @@ impl Connection {
         }
     }
 
-    /// Runs `sql` by the simple protocol; the rows of all its statements as text.
+    /// Runs `sql` with the simple protocol. Returns the rows of all its statements as text.
     pub(super) fn query(&mut self, sql: &str) -> Result<Rows, Trouble> {
         self.outgoing.query(sql);
         self.send()?;
@@ -117,8 +117,8 @@ impl Connection {
         Ok(prepared)
     }
 
-    /// Executes the prepared statement. `ids` becomes the integers of the first column, `None`
-    /// where it is null or another type.
+    /// Executes the prepared statement. Sets `ids` to the integers of the first column; a value
+    /// that is null or of another type is `None`.
     pub(super) fn ask(&mut self, parameter: Option<&[u8]>, ids: &mut Vec<Option<i64>>) -> Result<(), Trouble> {
         ids.clear();
         self.outgoing.bind(STATEMENT, parameter);
@@ -210,13 +210,14 @@ impl Connection {
         sent
     }
 
-    /// Calls `each` with every message until the server is ready. A refusal is returned then.
+    /// Calls `each` with every message until the server is ready. Returns the last refusal of the
+    /// server, if there was one.
     fn until_ready(&mut self, mut each: impl FnMut(u8, &Incoming) -> Result<(), String>) -> Result<(), Trouble> {
         let mut refused = None;
         loop {
             let tag = match self.incoming.next(&mut self.socket) {
                 Ok(tag) => tag,
-                // The server's last error says more than the end of the connection.
+                // The server's last error says more than that the connection ended.
                 Err(text) => return Err(Trouble::Lost(refused.unwrap_or(text))),
             };
             match tag {

@@ -2,7 +2,7 @@
 
 use crate::plan::Plan;
 
-/// Longest literal that is shown, in bytes. A query vector would hide the plan.
+/// Longest literal of a plan that is shown, in bytes. A query vector would hide the plan.
 const LITERAL_BYTES_MAX: usize = 40;
 
 /// The plan in the output of EXPLAIN.
@@ -23,7 +23,7 @@ fn scanned(line: &str) -> Option<String> {
     after.split(' ').next().map(str::to_string)
 }
 
-/// The line with long literals shortened.
+/// `line`, with long literals replaced by `[...]`.
 fn shorten(line: &str) -> String {
     let parts = line.split('\'').enumerate();
     let parts = parts.map(|(number, part)| {

@@ -1,7 +1,7 @@
-//! SCRAM-SHA-256 (RFC 5802, RFC 7677), the password exchange of PostgreSQL since 10: client and
+//! SCRAM-SHA-256 (RFC 5802, RFC 7677), PostgreSQL's password exchange since version 10. Client and
 //! server prove to each other that they know the password, without revealing it.
 //!
-//! Passwords are not normalized, so one that is not ASCII may not work.
+//! Passwords are not normalized, so a password that is not ASCII may be refused.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
-/// The mechanism's name.
+/// The name of the mechanism.
 pub(super) const MECHANISM: &str = "SCRAM-SHA-256";
 /// No channel binding, because there is no TLS.
 const HEADER: &str = "n,,";
@@ -25,7 +25,7 @@ type Hash = [u8; 32];
 pub(super) struct Scram {
     password: String,
     first: String,
-    /// The proof expected from the server; `None` before its challenge.
+    /// The proof that the server must send; `None` before its challenge.
     server_proof: Option<Hash>,
 }
 
@@ -38,7 +38,8 @@ impl Scram {
         Ok(Self::with_nonce(password, "", &BASE64.encode(nonce)))
     }
 
-    /// PostgreSQL knows the user already and ignores the name.
+    /// An exchange with this nonce. PostgreSQL ignores the user name here: it has it from the start
+    /// of the connection.
     fn with_nonce(password: &str, user: &str, nonce: &str) -> Self {
         Self { password: password.to_string(), first: format!("n={user},r={nonce}"), server_proof: None }
     }
@@ -48,7 +49,7 @@ impl Scram {
         format!("{HEADER}{}", self.first)
     }
 
-    /// The client's proof, for the challenge `asked`.
+    /// The client's proof for the challenge `asked`.
     pub(super) fn answer(&mut self, asked: &str) -> Result<String, String> {
         let wrong = || format!("the server's SCRAM message {asked:?} is none");
         let field = |name: &str| asked.split(',').find_map(|part| part.strip_prefix(name)).ok_or_else(wrong);
@@ -117,7 +118,7 @@ mod tests {
         assert_ne!(Scram::begin("x").unwrap().first(), Scram::begin("x").unwrap().first());
     }
 
-    /// The crates implement these algorithms, by the vectors of RFC 4231 and RFC 7914.
+    /// The crates implement these algorithms: they give the test vectors of RFC 4231 and RFC 7914.
     #[test]
     fn proofs_and_keys_are_those_of_the_standards() {
         fn hex(bytes: &[u8]) -> String {

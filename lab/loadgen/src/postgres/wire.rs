@@ -1,7 +1,8 @@
 //! The messages of PostgreSQL's protocol, version 3: encodes and decodes bytes, without a socket.
 //!
-//! A message is a tag, its length in 32 bits (including the length, without the tag) and its body.
-//! Everything is big-endian. The input is not trusted: a body that ends early is an error.
+//! A message is a tag, its length in 32 bits (which counts the length itself, but not the tag), and
+//! its body. All numbers are big-endian. The input is not trusted: a body that ends early is an
+//! error.
 #![expect(clippy::big_endian_bytes, reason = "the protocol is big-endian")]
 
 use std::io::Read;
@@ -13,7 +14,7 @@ const MESSAGE_BYTES_MAX: usize = 1 << 28;
 const PROTOCOL_VERSION: i32 = 3 << 16;
 const BINARY: i16 = 1;
 
-/// Messages to the server, collected until they are written together.
+/// Messages to the server. They are collected and then written together.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     bytes: Vec<u8>,
@@ -61,7 +62,7 @@ impl Outgoing {
         self.message(b'p', |body| body.extend_from_slice(next.as_bytes()));
     }
 
-    /// Statements of the simple protocol.
+    /// A query with one or more statements of the simple protocol.
     pub(crate) fn query(&mut self, sql: &str) {
         self.message(b'Q', |body| text(body, sql));
     }
@@ -78,7 +79,7 @@ impl Outgoing {
         });
     }
 
-    /// Asks for the parameters and columns of the statement `name`.
+    /// Requests the parameters and columns of the statement `name`.
     pub(crate) fn describe(&mut self, name: &str) {
         self.message(b'D', |body| {
             body.push(b'S');
@@ -115,7 +116,7 @@ impl Outgoing {
         });
     }
 
-    /// Ends a group of messages: the server commits and reports that it is ready.
+    /// Ends a group of messages: the server commits, and reports that it is ready.
     pub(crate) fn sync(&mut self) {
         self.message(b'S', |_| ());
     }
@@ -181,7 +182,7 @@ impl Incoming {
     }
 }
 
-/// Values of this protocol in the body of a message.
+/// Readers of this protocol's values in the body of a message.
 pub(crate) trait PostgresFields<'b> {
     fn i16(&mut self) -> Result<i16, String>;
 
@@ -214,7 +215,7 @@ impl<'b> PostgresFields<'b> for Fields<'b> {
     }
 }
 
-/// The integer in the binary `value` of a smallint, integer or bigint.
+/// The integer in the binary `value` of a smallint, integer or bigint; `None` for other lengths.
 pub(crate) fn integer(value: &[u8]) -> Option<i64> {
     Some(match value.len() {
         2 => i16::from_be_bytes(value.try_into().ok()?).into(),

@@ -1,8 +1,8 @@
 //! The mark of a commit: how far an import is.
 //!
 //! A mark is a fingerprint of the files and the number of their rows that are in the index. The
-//! fingerprint covers lengths and the bytes at both ends: enough to tell a file from another, or
-//! from itself with rows appended, without reading all of it.
+//! fingerprint covers the lengths of the files and the bytes at both ends. That distinguishes a
+//! file from another one, and from itself with rows appended, without reading all of it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -35,7 +35,7 @@ impl Start {
 }
 
 /// Where an import of `rows` rows from files with this `fingerprint` starts in an index with this
-/// `mark`.
+/// `mark`: after the rows that the mark counts, if it is a mark of the same files.
 pub(super) fn start(mark: [u64; 2], fingerprint: u64, rows: u64) -> Start {
     match mark {
         [of, done] if of == fingerprint && (1..=rows).contains(&done) => Start::After(done),
@@ -43,7 +43,8 @@ pub(super) fn start(mark: [u64; 2], fingerprint: u64, rows: u64) -> Start {
     }
 }
 
-/// The fingerprint of a file of vectors and of the files of ids and columns beside it.
+/// The fingerprint of a file of vectors and of the files of ids, columns and payloads that belong
+/// to it. It depends on the order of the files, and is never 0.
 pub(super) fn fingerprint<'a>(vectors: &'a Path, beside: impl Iterator<Item = &'a PathBuf>) -> Result<u64, Error> {
     let mut hash = Fnv::default();
     for path in std::iter::once(vectors).chain(beside.map(PathBuf::as_path)) {

@@ -1,7 +1,7 @@
 //! `pagehop add`: adds the rows of a file to an index, batch by batch.
 //!
-//! Each batch is one commit, which also records how far the import is. So however it ends, the
-//! index holds the rows up to some batch, and `--resume` knows which.
+//! Each batch is one commit, which also records how far the import is. However the import ends, the
+//! index holds all batches up to some batch, and `--resume` continues after it.
 
 mod mark;
 
@@ -25,9 +25,9 @@ use mark::Start;
 
 /// Add the vectors of a file to an index. A row whose id is already in the index replaces that row.
 ///
-/// Rows are added in batches. A batch is added completely or not at all, and stays when the
-/// progress has passed it, however the command ends. Rows already in the index with the same vector
-/// are skipped.
+/// Rows are added in batches. A batch is added completely or not at all. Once the progress has
+/// passed a batch, it stays in the index, however the command ends. Rows already in the index with
+/// the same vector are skipped.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The index.
@@ -151,7 +151,8 @@ impl Import<'_> {
             let after = before + ids.len() as u64;
             let columns = self.columns.as_ref().map(|columns| columns.part(before as usize..after as usize));
             let mut whole = |part: Progress| {
-                // A batch may train the model first; those phases count their own steps.
+                // A batch may train the model first. The phases of a training count their own
+                // steps.
                 let of_all = part.phase == "add";
                 line.update(if of_all { Progress { done: before + part.done, total, ..part } } else { part })
             };

@@ -1,4 +1,4 @@
-//! The ids found, as a .npy matrix of int64. The file appears under its name when it is complete.
+//! The found ids as a .npy matrix of int64. The file gets its name when it is complete.
 
 use std::path::Path;
 

@@ -45,8 +45,8 @@ pub(crate) struct Args {
     /// Memory for pages of the index, for example 16MiB; auto is a quarter of what is free.
     #[arg(long, value_name = "BYTES", default_value = "auto", value_parser = parse_cache)]
     cache: u64,
-    /// Whether to read past the page cache of the system. Without it: unless free memory has room
-    /// for the index beside the cache.
+    /// Whether to bypass the page cache of the system. If not given, it is bypassed unless free
+    /// memory has room for the index beside the cache.
     #[arg(long, value_name = "BOOL")]
     direct: Option<bool>,
     /// Threads, up to 4,096; 0 means one per core.
@@ -62,7 +62,8 @@ pub(crate) struct Args {
     /// Report as lines of JSON.
     #[arg(long)]
     json: bool,
-    /// Write the ids to a .npy matrix instead of printing results; -1 fills up short rows.
+    /// Write the ids to a .npy matrix instead of printing results; short rows are filled up with
+    /// -1.
     #[arg(short, long, value_name = "FILE.npy", value_parser = parse_npy)]
     output: Option<PathBuf>,
 }
@@ -84,7 +85,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     }
     let mut queries = Vectors::open(&args.queries)?;
     check_dim((&args.index, about.dim), (&args.queries, queries.dim()))?;
-    // An index of fewer than k rows gives all its rows.
+    // An index with fewer than k rows returns all its rows.
     let k = usize::try_from(about.rows).map_or(args.k, |rows| args.k.min(rows)).max(1);
     let truth = args.truth.as_deref().map(|truth| Truth::open(truth, queries.rows(), k)).transpose()?;
     let mut ids_file = args.output.as_deref().map(|path| IdsFile::create(path, k)).transpose()?;
@@ -131,9 +132,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// The text ids of the rows that a search found, if ids are texts, and their payloads, if they are
-/// wanted. A process that replaces rows at the same time makes it an error: the search would have
-/// to be repeated.
+/// The text ids of the rows that a search found, if ids are texts, and their payloads, if
+/// `wants_payloads`.
+///
+/// # Errors
+///
+/// [`Busy`](EngineError::Busy) if another process replaced one of the rows since the search: the
+/// search must be repeated. Errors of reading the index.
 fn read_rows(
     index: &Index<IndexFile>,
     result: &SearchResult,

@@ -9,12 +9,12 @@ use crate::errors::Error;
 use crate::formats::Truth;
 use crate::output::{Output, grouped};
 
-/// What was read of the rows that a search found, beside their numbers.
+/// What was read for the rows that a search found, besides their row numbers.
 #[derive(Clone, Default)]
 pub(super) struct OfRows {
-    /// If ids are texts.
+    /// The ids, if they are texts.
     pub(super) ids: Option<Vec<String>>,
-    /// If they are wanted.
+    /// The payloads, if they were requested.
     pub(super) payloads: Option<Payloads>,
 }
 
@@ -80,7 +80,7 @@ pub(super) struct Totals {
     pages_missed: u64,
     estimates: u64,
     distances: u64,
-    /// True neighbors found, and true neighbors.
+    /// The number of true neighbors that were found, and the number of true neighbors.
     truth: Option<(usize, usize)>,
 }
 

@@ -8,7 +8,8 @@ use std::sync::Once;
 use pagehop_engine::Error;
 use parquet::errors::ParquetError;
 
-/// What `read` gives; `None` if it panics, without a word of that on standard error.
+/// Returns what `read` returns, or `None` if it panics. The message of the panic is not written to
+/// standard error.
 pub(super) fn without_panics<T>(read: impl FnOnce() -> T) -> Option<T> {
     thread_local! {
         static IS_QUIET: Cell<bool> = const { Cell::new(false) };

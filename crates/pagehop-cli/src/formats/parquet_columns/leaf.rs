@@ -1,4 +1,4 @@
-//! The values of one column, some rows at a time.
+//! The values of one column, read some rows at a time.
 
 use std::fs::File;
 use std::path::Path;
@@ -17,7 +17,7 @@ use super::pages::{Pages, Unread, unreadable};
 use super::types::{Form, List, Source};
 
 const DAY_US: i64 = 86_400_000_000;
-/// Bytes of a wrong text that an error shows.
+/// Bytes of an invalid text that an error shows.
 const BYTES_SHOWN: usize = 40;
 
 /// A column in a row group.
@@ -26,9 +26,9 @@ pub(super) struct Leaf<'a> {
     source: &'a Source,
     kind: ColumnKind,
     reader: ColumnReader,
-    /// List elements in pages that were not read yet.
+    /// List elements in pages that the decoder has, before their rows are read.
     unread: Unread,
-    /// Definition and repetition levels of the rows that are read.
+    /// Definition and repetition levels of the rows that were read last.
     levels: Levels,
 }
 
@@ -64,7 +64,8 @@ impl<'a> Leaf<'a> {
         Ok(Self { path, source, kind, reader, unread, levels: Levels::default() })
     }
 
-    /// The values of the next `rows` rows, the first of which is row `first` of the file.
+    /// The values of the next `rows` rows. `first` is the number of the first of them in the file,
+    /// for errors.
     pub(super) fn read(&mut self, rows: usize, first: usize) -> Result<Vec<Value>, Error> {
         let name = &self.source.name;
         let mut values = self.elements(rows).map_err(|error| damaged(self.path, Some(name), &error))?.into_iter();
@@ -89,7 +90,8 @@ impl<'a> Leaf<'a> {
         converted.into_iter().enumerate().map(wrong).collect()
     }
 
-    /// The next elements, without those that are missing. Their levels are in `levels`.
+    /// The elements of the next `rows` rows, without the missing ones. Their levels are in
+    /// `levels`.
     fn elements(&mut self, rows: usize) -> Result<Vec<Converted>, ParquetError> {
         let (kind, levels) = (self.kind, &mut self.levels);
         let elements = match (&mut self.reader, self.source.form) {

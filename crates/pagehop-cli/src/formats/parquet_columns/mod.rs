@@ -1,10 +1,11 @@
-//! Values of columns from a Parquet file, as Python takes those of
+//! Values of columns from a Parquet file. They are the same as those that Python takes from
 //! `pyarrow.parquet.read_table(path)`.
 //!
-//! Every column of the file is one of the index. Its kind is that of its type, whatever its name.
-//! NULL and NaN are missing values, and lists of texts are tags.
+//! Every column of the file becomes a column of the index. Its kind follows from its type, whatever
+//! its name is. NULL and NaN are missing values, and lists of texts are tags.
 //!
-//! The crate `parquet` decodes. It may panic at a damaged file, so a panic is an error here.
+//! The crate `parquet` decodes the file. It may panic if the file is damaged, so a panic becomes an
+//! error here.
 //!
 //! - `mod.rs`: rows, from all columns.
 //! - `types.rs`: which types of Parquet are which kinds.
@@ -29,7 +30,7 @@ use damage::{damaged, without_panics};
 use leaf::Leaf;
 use types::Source;
 
-/// Rows that are decoded at a time: each text of them is in memory.
+/// Rows that are decoded at a time. All their texts are in memory together.
 const BATCH_ROWS: usize = 128;
 
 /// The values of the columns of `file`, which must hold `rows` rows. `known` are the columns of the
@@ -41,7 +42,8 @@ pub(super) fn read(path: &Path, file: File, known: &[Column], rows: u64) -> Resu
 
 fn read_all(path: &Path, file: File, known: &[Column], rows: u64) -> Result<ColumnRows, Error> {
     let metadata = ParquetMetaDataReader::new().parse_and_finish(&file).map_err(|e| damaged(path, None, &e))?;
-    // Before anything is read by it: no number of rows is believed but that of the vectors.
+    // The numbers of rows that the file claims are checked against the number of vectors before any
+    // row is read, because a damaged file may claim any number.
     check_rows(path, &metadata, rows)?;
     let sources = sources(path, &metadata)?;
     let columns = sources.iter().map(|source| source.column(known)).collect::<Result<_, _>>();

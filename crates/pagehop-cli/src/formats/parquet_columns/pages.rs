@@ -1,8 +1,8 @@
 //! The pages of one column.
 //!
-//! The crate `parquet` decompresses Snappy, gzip and LZ4 itself. Its decoder of Zstandard is a
-//! library in C. So it gets such pages as if they were not compressed, and a decoder in Rust
-//! decompresses them here.
+//! The crate `parquet` decompresses Snappy, gzip and LZ4 itself. For Zstandard it uses a library in
+//! C. So a page that is compressed with Zstandard is read as if it were not compressed, and a
+//! decoder in Rust decompresses it here.
 
 use std::fs::File;
 use std::io::Read;
@@ -16,13 +16,13 @@ use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::serialized_reader::SerializedPageReader;
 use ruzstd::decoding::StreamingDecoder;
 
-/// Most bytes of a page, which Parquet counts in 32 bits.
+/// Most bytes of a decompressed page. Parquet counts them in 32 bits.
 const PAGE_BYTES_MAX: u64 = i32::MAX as u64;
-/// Most list elements in pages that are read but not taken. A page says in a few bytes that
-/// billions of them are missing, and one row may have them all.
+/// Most list elements in pages that the decoder has and that were not taken yet. A page of a few
+/// bytes can claim billions of missing elements, and all of them may be in one row.
 const ELEMENTS_MAX: usize = 1 << 24;
 
-/// List elements in pages that the decoder has, but did not give out yet.
+/// List elements in pages that the decoder has and did not return yet.
 #[derive(Clone, Default)]
 pub(super) struct Unread(Arc<AtomicUsize>);
 
@@ -68,7 +68,7 @@ impl Pages {
     }
 }
 
-/// The compression of a column in a row group, if it cannot be read.
+/// The compression of a column in a row group, if this program cannot read it.
 pub(super) fn unreadable(group: &RowGroupMetaData, column: usize) -> Option<&'static str> {
     match group.column(column).compression() {
         Compression::BROTLI(_) => Some("Brotli"),
@@ -123,7 +123,7 @@ fn decompressed(mut page: Page) -> Result<Page> {
     Ok(page)
 }
 
-/// `bytes`, of which those from `start` on are compressed.
+/// Decompresses `bytes` from `start` on, and copies those before.
 fn unpacked(bytes: &[u8], start: usize) -> Result<Vec<u8>> {
     let wrong = |error: &dyn std::fmt::Display| ParquetError::General(format!("Zstandard: {error}"));
     let Some((levels, packed)) = bytes.split_at_checked(start) else {

@@ -1,4 +1,5 @@
-//! Every type of Parquet that is a kind, which are refused, and what damaged files give.
+//! The types of Parquet that become columns, the types that are refused, and what damaged files
+//! give.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,10 +18,10 @@ use parquet::schema::parser::parse_message_type;
 
 use super::*;
 
-/// Damaged files of each version and compression.
+/// The number of damaged files for each version and compression.
 const DAMAGED_FILES: usize = 400;
 
-/// A file that is removed with its name.
+/// A file that is removed when this is dropped.
 struct Written(PathBuf);
 
 impl Drop for Written {
@@ -43,7 +44,7 @@ impl Written {
     }
 }
 
-/// The values of a column in a row group: those that are not missing, and levels.
+/// The values of a column in a row group, without the missing ones.
 #[derive(Clone)]
 enum Values {
     Bool(Vec<bool>),
@@ -55,10 +56,10 @@ enum Values {
     Fixed(Vec<Vec<u8>>),
 }
 
-/// Values with definition levels and repetition levels, which are empty if there are none.
+/// Values, their definition levels and their repetition levels, which are empty if there are none.
 type Chunk = (Values, Vec<i16>, Vec<i16>);
 
-/// A file with `groups`, each of which has a chunk for each leaf of `schema`.
+/// The bytes of a file with `groups`. Each group has a chunk for each leaf of `schema`.
 fn file(schema: &str, properties: WriterProperties, groups: &[Vec<Chunk>]) -> Vec<u8> {
     let schema = parse_message_type(&format!("message schema {{ {schema} }}")).unwrap();
     let mut bytes = Vec::new();
@@ -115,7 +116,8 @@ fn rows(columns: &[(&str, Kind)], rows: &[Vec<Value>]) -> ColumnRows {
     all
 }
 
-/// One column `x` of these values, which are all that is read of `type_`.
+/// Fails unless `values` of the type `type_` are read as the column `x` of this kind with the
+/// `expected` values.
 #[track_caller]
 fn expect(type_: &str, kind: Kind, values: Values, expected: &[Value]) {
     let read = column(type_, values).read(&[], expected.len() as u64).unwrap();
@@ -182,7 +184,7 @@ fn a_kind_that_is_known_takes_integers_and_texts() {
     let texts = Values::Text(vec![b"30313233-3435-3637-3839-616263646566"]);
     let texts = column("BYTE_ARRAY x (STRING)", texts).read(&known(Kind::Uuid), 1).unwrap();
     assert_eq!(texts, rows(&[("x", Kind::Uuid)], &[vec![Value::Uuid(*b"0123456789abcdef")]]));
-    // Other kinds meet the index, which refuses them.
+    // Other kinds are refused later, when the values are added to the index.
     let texts = column("BYTE_ARRAY x (STRING)", Values::Text(vec![b"2024-01-01"]));
     assert_eq!(texts.read(&known(Kind::Timestamp), 1).unwrap().columns()[0].kind, Kind::Text);
     let wrong = column("BYTE_ARRAY x (STRING)", Values::Text(vec![b"x"])).read(&known(Kind::Uuid), 1);
@@ -195,7 +197,8 @@ fn a_kind_that_is_known_takes_integers_and_texts() {
     assert_eq!(read, rows(&[("x", Kind::Bool)], &[vec![Value::Null]]));
 }
 
-/// A table of several row groups, with dictionaries, missing values and lists, and its rows.
+/// The bytes of a file with several row groups, dictionaries, missing values and lists, and its
+/// rows.
 fn table(properties: WriterProperties) -> (Vec<u8>, ColumnRows) {
     const SCHEMA: &str = "
         OPTIONAL BYTE_ARRAY name (STRING);
@@ -347,7 +350,7 @@ fn values_that_no_column_can_hold_are_refused_with_their_row() {
     assert!(text.contains("row 0, column \"x\": a tag is empty"), "{text}");
 }
 
-/// The bytes of a file whose end says other things of the same pages.
+/// The bytes of a file with the same pages and another end.
 fn with_end(bytes: &[u8], change: impl Fn(ParquetMetaData) -> ParquetMetaData) -> Vec<u8> {
     let written = Written::new(bytes);
     let metadata = ParquetMetaDataReader::new().parse_and_finish(&File::open(&written.0).unwrap()).unwrap();
@@ -371,7 +374,7 @@ fn rows_that_are_only_promised_take_no_memory() {
     });
     let text = refusal(Written::new(&promised).read(&[], 430));
     assert!(text.contains("it holds 1099511627776 rows of values for 430 rows"), "{text}");
-    // Not even if the vectors were as many.
+    // This holds even if there were this number of vectors.
     let text = refusal(Written::new(&promised).read(&[], PROMISED as u64));
     assert!(text.contains("a row group has fewer values than rows"), "{text}");
 }
@@ -391,7 +394,8 @@ fn damaged_files_give_rows_or_an_error() {
             for _ in 0..DAMAGED_FILES {
                 let mut bytes = whole.clone();
                 for _ in 0..=below(3) {
-                    // Half of the damage is in the end, where all lengths and places are.
+                    // Half of the damage is in the end of the file, which has all lengths and
+                    // positions.
                     let at =
                         if below(2) == 0 { below(bytes.len()) } else { bytes.len() - 1 - below(bytes.len() / 4) };
                     match below(8) {

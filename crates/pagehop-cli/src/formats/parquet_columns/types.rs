@@ -4,10 +4,10 @@ use pagehop_engine::{Column, ColumnKind};
 use parquet::basic::{ConvertedType, LogicalType, Repetition, TimeUnit, Type as Physical};
 use parquet::schema::types::{ColumnDescPtr, SchemaDescriptor, Type};
 
-/// How a number or some bytes become a value.
+/// How a number or some bytes are converted into a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form {
-    /// A column of a table that knows no type for it: all values are missing.
+    /// The column has no type: all its values are missing.
     Nothing,
     Bool,
     Int32,
@@ -18,7 +18,7 @@ pub(super) enum Form {
     Float32,
     Float64,
     Text,
-    /// Bytes, 16 of which are a UUID.
+    /// Bytes. A value of 16 bytes is a UUID; other lengths are refused.
     Bytes,
     /// Days since 1970.
     Days,
@@ -27,12 +27,12 @@ pub(super) enum Form {
     Nanoseconds,
 }
 
-/// Levels of a list.
+/// The levels of a column of lists.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct List {
     /// Whether a list can be missing.
     pub(super) is_optional: bool,
-    /// Definition level from which on there is an element, which may be missing.
+    /// The definition level from which on a list has an element, which may be missing.
     pub(super) element: i16,
 }
 
@@ -48,8 +48,8 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// The column of the index. As in Python, a kind that is known makes floats of integers and
-    /// UUIDs of texts.
+    /// The column of the index. As in Python, integers become floats and texts become UUIDs if the
+    /// index has such a column of this name.
     pub(super) fn column(&self, known: &[Column]) -> Result<Column, String> {
         let name = &self.name;
         let known = known.iter().find(|column| column.name == *name).map(|column| column.kind);
@@ -75,7 +75,7 @@ impl Source {
 ///
 /// # Errors
 ///
-/// What to tell the user of a column whose type is no kind.
+/// What to tell the user, if the type of a column is not one that an index takes.
 pub(super) fn sources(schema: &SchemaDescriptor) -> Result<Vec<Source>, String> {
     let mut sources = Vec::new();
     for (root, field) in schema.root_schema().get_fields().iter().enumerate() {
@@ -98,7 +98,8 @@ pub(super) fn sources(schema: &SchemaDescriptor) -> Result<Vec<Source>, String> 
     Ok(sources)
 }
 
-/// The list that a field is, if it is one. The error has what it is instead, and what to do.
+/// The levels of a field that is a list; `None` if it is a single value. The error says what the
+/// field is instead, and what the user can do.
 fn list_of(field: &Type) -> Result<Option<List>, (&'static str, &'static str)> {
     const NESTED: (&str, &str) = ("lists of lists or of structs", "write lists of strings");
     const MAP: (&str, &str) = ("maps", "write their keys or their values as lists of strings");
@@ -116,7 +117,7 @@ fn list_of(field: &Type) -> Result<Option<List>, (&'static str, &'static str)> {
         _ => return Err(if repeats(field) { NESTED } else { STRUCT }),
     }
     let [middle] = field.get_fields() else { return Err(STRUCT) };
-    // Old writers leave out the group between the list and its elements.
+    // Old writers omit the group between the list and its elements.
     let element = match middle.is_primitive() {
         true => middle,
         false => match middle.get_fields() {
@@ -131,7 +132,7 @@ fn list_of(field: &Type) -> Result<Option<List>, (&'static str, &'static str)> {
     Ok(Some(List { is_optional, element: i16::from(is_optional) + 1 }))
 }
 
-/// The form of the values of a leaf. The error has the type, and what to do.
+/// The form of the values of a leaf. The error has the type, and what the user can do.
 fn form_of(leaf: &ColumnDescPtr) -> Result<Form, (String, &'static str)> {
     use LogicalType as L;
     let logical = logical_of(leaf);
@@ -162,7 +163,7 @@ fn form_of(leaf: &ColumnDescPtr) -> Result<Form, (String, &'static str)> {
     })
 }
 
-/// The logical type of a leaf, also if an old writer said it as a converted type.
+/// The logical type of a leaf. Old writers store a converted type instead, which is translated.
 fn logical_of(leaf: &ColumnDescPtr) -> Option<LogicalType> {
     if let Some(logical) = leaf.logical_type_ref() {
         return Some(logical.clone());

@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn every_row_has_one_place_and_near_rows_share_a_page() {
         let mut random = Random::new(3, 0);
-        // Pairs of equal rows, far from all others.
+        // Pairs of equal rows that are far from all other rows.
         let mut codes = Codes::new(8);
         for row in 0..400 {
             let at = (row / 2) as f32;

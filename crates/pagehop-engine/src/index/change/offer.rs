@@ -173,7 +173,7 @@ fn judge(neighbors: &[Neighbor], from_node: f32, alpha_sq: f32) -> Verdict {
 mod tests {
     use super::*;
 
-    /// Neighbors on a line, and a row at `row`, of a node at 0.
+    /// Neighbors on a line and a new row at `row`, all of a node at 0.
     fn on_a_line(row: f32, at: &[f32]) -> Vec<Neighbor> {
         let neighbor = |x: &f32| Neighbor { from_node: x * x, from_row: (x - row).powi(2), is_anchor: false };
         at.iter().map(neighbor).collect()
@@ -192,9 +192,9 @@ mod tests {
     #[test]
     fn a_row_behind_a_neighbor_is_declined() {
         assert_eq!(judge(&on_a_line(2.0, &[-1.0, 1.5, -9.0]), 4.0, 1.15), Verdict::Declined);
-        // The row covers a neighbor, too, which is farther.
+        // The row also covers a neighbor that is farther.
         assert_eq!(judge(&on_a_line(2.0, &[-1.0, 1.5, 2.5]), 4.0, 1.15), Verdict::Declined);
-        // A neighbor that hardly covers the row decides only if the row covers none.
+        // A neighbor that hardly covers the row decides only if the row covers no neighbor.
         assert_eq!(judge(&on_a_line(2.0, &[-1.0, 0.17, 2.5]), 4.0, 1.15), Verdict::Replaces(2));
         assert_eq!(judge(&on_a_line(2.0, &[-1.0, 0.17, -9.0]), 4.0, 1.15), Verdict::Declined);
         assert_eq!(judge(&on_a_line(2.0, &[-1.0, -9.0]), 4.0, 1.15), Verdict::Unclear);

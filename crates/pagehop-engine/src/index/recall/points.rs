@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_wide_interval_below_a_narrow_one_gives_a_slack_that_can_be_stored() {
-        // The first points miss their own targets, and find what the next one's target is, or more.
+        // The first points miss their own targets, but find at least the target of the next point.
         for (below, above) in [(0.900_88, 0.904), (0.9006, 0.9006), (0.902, 0.902)] {
             let points = [point(0.0, below, 0.02), point(0.0025, above, 0.0), point(f32::INFINITY, 0.95, 0.0)];
             let found = first_to_reach(&points, 0.9).expect("it is found");

@@ -121,7 +121,7 @@ mod tests {
             all.sort_unstable();
             all.dedup();
             let kept = list.sorted().to_vec();
-            // Each key was offered twice at most.
+            // Each key was offered at most twice.
             assert!(kept.len() >= keep.div_ceil(2).min(all.len()));
             assert_eq!(kept, all[..kept.len()]);
             assert_eq!(list.is_cut(), kept.len() < all.len());

@@ -114,7 +114,8 @@ mod tests {
 
     #[test]
     fn dimensions_are_told_from_the_nearest_centroids() {
-        // 16 points whose distances grow as those of the nearest of many points in `n` dimensions.
+        // The distances of these 16 points grow like those of the nearest of many points in `n`
+        // dimensions.
         for n in [2.0f32, 8.0, 30.0] {
             let mut distances: Vec<f32> = (1..=40).rev().map(|at| (at as f32).powf(2.0 / n)).collect();
             let told = 1.0 / spread(&mut distances);

@@ -1,4 +1,4 @@
-//! Pages made whole of whatever mixture of their versions is in the index.
+//! Pages are made complete from any mixture of their versions in the index.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ fn new_index() -> TwoFiles {
     files
 }
 
-/// Changes the bodies of pages 0 and 1, as `change` says, in one commit.
+/// Changes the bodies of pages 0 and 1 with `change` in one commit.
 fn commit(pages: &IndexFile, change: impl Fn(&mut [u8])) {
     let mut transaction = pages.begin().unwrap();
     let step = &mut |bodies: &mut [&mut [u8]]| {
@@ -71,7 +71,7 @@ fn commit(pages: &IndexFile, change: impl Fn(&mut [u8])) {
     transaction.commit().unwrap();
 }
 
-/// `page` as a checkpoint would write it now.
+/// The bytes of `page` that a checkpoint would write now.
 fn sealed(pages: &IndexFile, page: u32) -> [u8; PAGE_BYTES] {
     let mut buffer = PageBuffer::new();
     pages.read.versions.read_newest(page, &mut buffer.0).unwrap();
@@ -82,19 +82,19 @@ fn sealed(pages: &IndexFile, page: u32) -> [u8; PAGE_BYTES] {
 /// The places in a body that the commits of [`changed`] write.
 const PLACES: [(usize, usize); 6] = [(100, 60), (470, 40), (1000, 1), (2000, 1500), (4000, 9), (8160, 8)];
 
-/// An index with commits in its log, the versions of pages 0 and 1 since the log began, and its
-/// writer.
+/// An index with commits in its log, the versions of pages 0 and 1 since the log began, and the
+/// writer of the index.
 fn changed() -> (TwoFiles, IndexFile, [Vec<[u8; PAGE_BYTES]>; 2]) {
     let files = new_index();
     let pages = open(&files, true);
-    // What was before the log began must not matter.
+    // The changes before the log began must not matter.
     commit(&pages, |body| body[6000..6100].fill(1));
     pages.checkpoint().unwrap();
     let mut versions = [0, 1].map(|page| vec![sealed(&pages, page)]);
     for number in 0..7_usize {
         commit(&pages, |body| {
-            // Each place is written by several commits, and the last brings some back to what they
-            // were.
+            // Several commits write each place, and the last one restores the old bytes of some
+            // places.
             for (at, &(start, length)) in PLACES.iter().enumerate() {
                 if (number + at) % 3 != 0 {
                     let value = if number == 6 && at % 2 == 0 { 0x80 } else { number as u8 };
@@ -111,7 +111,7 @@ fn changed() -> (TwoFiles, IndexFile, [Vec<[u8; PAGE_BYTES]>; 2]) {
 fn expect_newest(pages: &IndexFile, page: u32, newest: &[u8; PAGE_BYTES], what: impl std::fmt::Debug) {
     let mut buffer = PageBuffer::new();
     pages.read.versions.read_newest(page, &mut buffer.0).unwrap();
-    // All but the checksum, which is for files.
+    // All bytes except the checksum, which only a file has.
     assert!(buffer.0[4..] == newest[4..], "page {page} of mixture {what:?}");
 }
 
@@ -205,7 +205,7 @@ fn damage_outside_of_what_the_log_has_is_told() {
     let error = pages.checkpoint().unwrap_err();
     assert!(matches!(error, Error::Corrupt { page: PageId(1), .. }), "{error}");
     files.index.write_all_at(&versions[4], PAGE_BYTES as u64).unwrap();
-    // With a whole image in the log, it does not matter what the index has.
+    // If the log has an image of the whole page, the bytes in the index do not matter.
     (0..64).for_each(|number| commit(&pages, |body| body[3000] = number));
     let newest = sealed(&pages, 1);
     files.index.write_all_at(&[0x55; PAGE_BYTES], PAGE_BYTES as u64).unwrap();
@@ -218,7 +218,7 @@ fn a_write_that_the_disk_lost_is_told() {
     let mut old = PageBuffer::new();
     files.index.read_at(&mut old.0, PAGE_BYTES as u64).unwrap();
     pages.checkpoint().unwrap();
-    // Whole, but from before the last checkpoint: an error without a later change and with one.
+    // A complete page from before the last checkpoint is an error, whether or not a change follows.
     files.index.write_all_at(&old.0, PAGE_BYTES as u64).unwrap();
     let error = pages.read.versions.read_newest(1, &mut PageBuffer::new().0).unwrap_err();
     let expected = header::log_position(&versions[7]);

@@ -1,4 +1,4 @@
-//! The client against servers that answer from a script.
+//! The client, with servers that answer from a script.
 
 use super::*;
 use crate::address::Scheme;
@@ -15,7 +15,7 @@ fn address(password: Option<&str>) -> Address {
 }
 
 fn welcomed(answers: &'static [&'static [u8]]) -> (Connection, std::thread::JoinHandle<Vec<Vec<u8>>>) {
-    // The server speaks first, but the script waits for the client, so one byte is sent before.
+    // The server sends first, but the script waits for the client, so one byte is sent before.
     let (mut socket, server) = scripted(answers);
     socket.send(b"\0").unwrap();
     (Connection::log_in(socket, &address(None)).unwrap(), server)

@@ -1,4 +1,4 @@
-//! Packets made by hand, and one greeting as MariaDB 11.8.6 sent it.
+//! Packets made by hand, and one greeting that MariaDB 11.8.6 sent.
 
 use super::*;
 use crate::incoming::Drops;
@@ -11,7 +11,7 @@ fn fields(rest: &[u8]) -> Fields<'_> {
     Fields { rest }
 }
 
-/// A column definition of that type.
+/// A column definition with this type.
 fn definition(kind: u8, flags: u8) -> Vec<u8> {
     let mut body = b"\x03def\x01d\x01t\x01t\x02id\x02id\x0c\x3f\x00\x0b\x00\x00\x00".to_vec();
     body.extend([kind, flags, 0, 0, 0, 0]);
@@ -118,7 +118,7 @@ fn the_first_column_comes_out_of_a_binary_row() {
     assert_eq!((long.name.as_str(), long.is_integer), ("id", true));
     assert_eq!(fields(b"\0\0\x02\x01\0\0").first_value(1, &long), Ok(Some(&[2, 1, 0, 0][..])));
     assert_eq!(fields(b"\0\x04").first_value(1, &long), Ok(None));
-    // Seven columns have two bytes of nulls.
+    // For seven columns there are two bytes of nulls.
     assert_eq!(fields(b"\0\0\0\x02\x01\0\0rest").first_value(7, &long), Ok(Some(&[2, 1, 0, 0][..])));
     let text = Field::read(fields(&definition(253, 0))).unwrap();
     assert_eq!(fields(b"\0\0\x02ab").first_value(1, &text), Ok(Some(&b"ab"[..])));

@@ -1,4 +1,4 @@
-//! The client against servers that answer from a script.
+//! The client, with servers that answer from a script.
 
 use super::*;
 use crate::address::Scheme;
