@@ -5,7 +5,7 @@ r"""Replaces pgvector's indexes by Pagehop's: in the same table, or with an inde
         --metric cosine --filter price
 
 `index` creates an index USING pagehop beside each index of pgvector on the table, while the table
-is read and written. It then drops the old index and measures the recall of the new one. Queries
+is read and written. It then measures the recall of the new index and drops the old one. Queries
 need not change.
 
 `export` copies ids, vectors and filter columns of one snapshot of the table to an index file.
@@ -54,9 +54,9 @@ def replace_indexes(dsn: str, table: str, filters: Sequence[str], *, keeps_old: 
             )
             _refuse_taken(connection, sql.Identifier(schema, new), old)
             _create(connection, statement, sql.Identifier(schema, new))
+            print(f"{statement.as_string(connection)}; {_recall(connection, sql.Identifier(schema, new))}")
             if not keeps_old:
                 connection.execute(sql.SQL("DROP INDEX CONCURRENTLY {}").format(sql.Identifier(schema, old)))
-            print(f"{statement.as_string(connection)}; {_recall(connection, sql.Identifier(schema, new))}")
             made.append(new)
     return made
 

@@ -35,8 +35,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "--version",
         choices=VERSIONS,
         default=DEFAULT,
-        help="18: binaries, got in seconds (default); the others are compiled once, in minutes: "
-        "17; 18-source, which has io_uring; 18-assert, which checks itself and is slow",
+        help="18 (default) and 17: binaries, got in seconds; the others are compiled once, in minutes: "
+        "18-source, which has io_uring; 18-assert, which checks itself and is slow",
     )
     parser.add_argument(
         "--set", metavar="NAME=VALUE", action="append", default=[], help="a setting, as in postgresql.conf"

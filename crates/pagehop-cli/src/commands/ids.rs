@@ -73,8 +73,9 @@ fn texts(args: &Args, index: &Index<IndexFile>) -> Result<(), Error> {
     let mut output = Output::new();
     let (mut next, mut left) = (Some(0), args.count.unwrap_or(u64::MAX));
     while let Some(first) = next.filter(|_| left > 0) {
-        let found = index.text_ids(first, BATCH_IDS).map_err(|error| Error::about(&args.index, &error))?;
-        for id in found.0.iter().take(left.min(BATCH_IDS as u64) as usize) {
+        let batch = left.min(BATCH_IDS as u64) as usize;
+        let found = index.text_ids(first, batch).map_err(|error| Error::about(&args.index, &error))?;
+        for id in &found.0 {
             match args.json {
                 true => output.json(id)?,
                 false => output.text(format_args!("{id}\n"))?,

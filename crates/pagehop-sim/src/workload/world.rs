@@ -236,7 +236,7 @@ impl World {
 
     /// Makes one of the next calls fail, after fewer than `within` calls of its kinds.
     pub(super) fn arm_fault(&mut self, within: usize) {
-        let mut calls = match self.rng.below(6) {
+        let calls = match self.rng.below(6) {
             0 => vec![Call::Read],
             1 => vec![Call::Write],
             2 => vec![Call::Sync],
@@ -244,7 +244,6 @@ impl World {
             4 => vec![Call::SetLength, Call::Allocate, Call::Remove, Call::Rename],
             _ => vec![Call::Write, Call::Sync],
         };
-        calls.dedup();
         let syncs = calls == [Call::Sync];
         let refusal = match self.rng.below(3) {
             0 if !syncs => Refusal::NoSpace,
