@@ -227,7 +227,10 @@ class Cluster:
         return re.search(r"^Data page checksum version: +0$", said, re.MULTILINE) is None
 
     def wait_for_replay(self, replica: Cluster) -> None:
-        """Waits until a replica shows all commits so far of this cluster."""
+        """Waits until a replica has replayed all log records that this cluster has made so far."""
+        # A VACUUM ends without a flush of the log, and a replica gets what was flushed. This commit
+        # flushes its own record and all before it.
+        self.psql("SET synchronous_commit = on; SELECT pg_logical_emit_message(true, 'pagehop', 'replay')")
         here = self.psql("SELECT pg_current_wal_flush_lsn()")
         there = f"SELECT pg_last_wal_replay_lsn() >= '{here}'"
         _wait(lambda: replica.psql(there) == "t", f"the replica did not come to {here}; its log ends with", replica)
