@@ -63,7 +63,7 @@ class Setting:
 
     @property
     def qps_by_run(self) -> dict[Hashable, float]:
-        """QPS by group, rebuild and repeat: those of another group have none in common with them."""
+        """QPS by group, rebuild and repeat. Two groups have no key in common."""
         return {(point.group, point.rebuild, point.repeat): point.qps for point in self.points}
 
     @property

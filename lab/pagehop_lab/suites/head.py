@@ -79,7 +79,7 @@ def on_machine(machine: Mapping[str, Any]) -> str:
 
 
 def made_by(commits: Iterable[str | None]) -> str:
-    """The commits of the lab that measured a run, in a sentence or two. Empty if they are not known."""
+    """The commits of the lab that measured a run, in words. Empty if they are not known."""
     known = sorted({commit for commit in commits if commit})
     told = f"Measured by the lab at {', '.join(known)}." if known else ""
     return told + (_CHANGED if any(commit.endswith("+") for commit in known) else "")
