@@ -8,33 +8,20 @@ come from a decision record that the sentence names. A generated part stands bet
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-REPOSITORY = Path(__file__).parents[1]
-BENCH = REPOSITORY / "lab" / "results" / "bench"
-LAB = REPOSITORY / "lab" / "results"
+from draw_benchmarks import chart
+from kept_reports import engines, equal, lab, lead, over, ratio, report
+from kept_results import ENGINES, REPOSITORY, about, number, table
+from kept_rows import Line, lines, recall, rows, verdict
+
 PAGES = [REPOSITORY / "README.md", REPOSITORY / "docs" / "benchmarks.md"]
 CHART = REPOSITORY / "docs" / "benchmarks.svg"
 PART = re.compile(r"(<!-- \./dev docs: ([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
-
-ENGINES = "fashion-mnist-20261122-a"
-"""The run of ten engines over an easy set. The chart and the README's table show its servers."""
-TEXTS = "texts-384-20261126"
-"""The run of libraries over embeddings of real text, for the chart and the README's table."""
-
-TEXTS_POSTGRES = "texts-postgres-20261126"
-"""The run of PostgreSQL over embeddings of real text, for the chart and the README's table."""
-
-ADDED_AT = {ENGINES: "1a2060c", "vector-inserts-20261122": "7223e75"}
-"""The commits that added results; for results that do not record the commit of their measurement.
-"""
 
 LEAST = [
     *("index s", "CPU s", "index MB", "peak MB", "CPU us/row", "bytes/row", "log bytes/row", "autovacuum s"),
@@ -42,23 +29,6 @@ LEAST = [
 ]
 MOST = ["rate", "queries/s", "rows/s", "inserted rows/s", "before rows/s", "beside rows/s", "share", "QPS", "recall@10"]
 """Columns that compare engines: in LEAST less is better, in MOST more is better."""
-
-ON_TOP = " with changes on top"
-SETS = {"fashion-mnist": "Fashion-MNIST"}
-RENAMED = [
-    (r"^hot QPS over .*, ", "queries/s, "),
-    (r"^build, CPU s over .*, ", "build, CPU seconds, "),
-    (r"^cold QPS over diskannpy", "queries/s from storage"),
-    (r"^cold pages a query, ", "pages read by a query, nothing cached, "),
-    (r"^cold blocks a query, ", "blocks read by a query, table included, "),
-    (r"^cold mean us of first queries, ", "mean microseconds of a query, "),
-    (r"^the same, default storage, ", "queries/s, vectors in TOAST, "),
-    (r"^(.*), bytes of log over pgvector, ", r"\1, bytes of log, "),
-    (r"^(.*) over pgvector, ", r"\1, "),
-    (r"^QPS over MariaDB, ", "queries/s, "),
-    (r"^QPS ", "queries/s, "),
-    ("^open after kill -9, as a ", "open after kill -9, "),
-]
 
 
 def main() -> int:
@@ -90,138 +60,25 @@ def filled(page: str) -> str:
     return PART.sub(part, page)
 
 
-# ---- files of lab/results/bench: rows of a ratio, or of one figure ----
-
-
-@dataclass(frozen=True)
-class Line:
-    """One row of a file of lab/results/bench; a ratio compares Pagehop with a peer."""
-
-    what: str
-    at: str
-    ours: str
-    others: str
-    better: float | None
-    """How many times better Pagehop is; below 1 it loses. None if the row is no comparison."""
-    spread: tuple[float, float] | None
-    detail: str
-
-
-def load(name: str) -> dict[str, Any]:
-    """A file of lab/results/bench by the beginning of its name, with its path as `path`."""
-    [path] = BENCH.glob(f"{name}*.json")
-    content: dict[str, Any] = json.loads(path.read_text())
-    return content | {"path": path}
-
-
-def lines(name: str, prefixes: Iterable[str]) -> Iterator[Line]:
-    """The rows of a file whose names begin with one of `prefixes`, in the order of `prefixes`."""
-    rows = load(name)["rows"]
-    for prefix in prefixes:
-        chosen = [row for row in rows if row["what"].startswith(prefix) and row["figure"] is not None]
-        assert chosen, f"{name} has no row '{prefix}'"
-        yield from (line(row) for row in chosen)
-
-
-def line(row: dict[str, Any]) -> Line:
-    """The line for a row. A ratio has the figures of both sides, from its detail."""
-    what, detail, figure = row["what"], row["detail"], row["figure"]
-    named = what
-    for pattern, text in RENAMED:
-        named = re.sub(pattern, text, named)
-    for name, text in SETS.items():
-        named = named.replace(name, text)
-    if row["unit"].strip() != "x" or "file bytes" in what:
-        return Line(named, row["at"], f"{number(figure)} {row['unit'].strip()}".strip(), "", None, None, detail)
-    better = figure if row["more_is_better"] else 1 / figure
-    spread = re.search(r"ratio ([\d.]+)-([\d.]+)", detail)
-    ends = sorted(float(end) if row["more_is_better"] else 1 / float(end) for end in spread.groups()) if spread else []
-    ours, others = sides(what, detail)
-    return Line(named, row["at"], ours, others, better, (ends[0], ends[1]) if ends else None, detail)
-
-
-def sides(what: str, detail: str) -> tuple[str, str]:
-    """The figures of Pagehop and of its peers, from a detail: `OURS against THEIRS` or names with
-    figures.
-    """
-    against = re.match(r"([\d,.]+)[^;]*? against ([\d,.]+)(?:[^;]* of ([^;]+))?", detail)
-    if against:
-        peer = against[3] or (re.search(r" over ([^,]+)", what) or ["", ""])[1]
-        return rounded(against[1]), f"{peer} {rounded(against[2])}"
-    named = re.findall(r"([a-z][a-z ]*?) ([\d,.]*\d)", re.sub(r"^over [^:]*: ", "", detail))
-    ours = [rounded(figure) for name, figure in named if name.startswith("pagehop")]
-    others = [f"{name} {rounded(figure)}" for name, figure in named if not name.startswith("pagehop")]
-    if not ours:
-        return "-", what.rpartition(" over ")[2]
-    return ", ".join(ours), ", ".join(others)
-
-
-def about(name: str) -> list[str]:
-    """Lines that say on which machine, on which day and at which commit a file or folder was
-    measured.
-    """
-    if (LAB / name).exists():
-        machine, when = json.loads((LAB / name / "machine.json").read_text()), re.search(r"\d{8}", name)
-        assert when is not None
-        day = f"{when[0][:4]}-{when[0][4:6]}-{when[0][6:]}"
-        source, commit, command = f"lab/results/{name}/", measured_at(name), ""
-    else:
-        content = load(name)
-        machine, day = content["machine"], content["started"][:10]
-        commit = f"commit {content['versions']['commit']}".replace("-dirty", ON_TOP)
-        source, command = f"lab/results/bench/{content['path'].name}", f"`{' '.join(content['command'])}`"
-    wide = "AVX-512" if "avx512f" in machine["simd"] else "AVX2"
-    cores = f"{machine['cores']} core{'s' if machine['cores'] > 1 else ''}"
-    cpu = re.sub(r"\(R\)| Processor", "", machine["cpu"])
-    where = f"{cpu} with {wide}, {cores}, {machine['memory_gib']} GiB; {day}, {commit}."
-    return [f"*{where}*", *([f"{command},"] if command else []), f"[every sample](../{source})"]
-
-
-def measured_at(folder: str) -> str:
-    """The commits that the raw files of a folder record, or the commit that added the folder."""
-    files = [path for kind in ("builds", "points") for path in (LAB / folder / kind).glob("*.json")]
-    commits = {json.loads(path.read_text()).get("commit") for path in files}
-    known = sorted(commit.replace("+", ON_TOP) for commit in commits if commit)
-    if not known:
-        return f"result of commit {ADDED_AT[folder]}"
-    return f"commit {', '.join(known)}" + (" and one that is not known" if None in commits else "")
-
-
-def rows(name: str, *prefixes: str) -> list[str]:
-    """A table of comparisons, and below it a table of single figures."""
-    found = list(lines(name, prefixes))
-    compared = [one for one in found if one.better is not None]
-    alone = [one for one in found if one.better is None]
-    tables = []
-    if compared:
-        cells = [[one.what, one.at, one.ours, one.others, verdict(one)] for one in compared]
-        tables.append(table(["", "at", "Pagehop", "other", "Pagehop better by"], cells))
-    if alone:
-        cells = [[one.what, one.at, one.ours, one.detail] for one in alone]
-        tables.append(table(["", "at", "measured", "detail"], cells))
-    return [*about(name), "", *("\n\n".join(tables)).splitlines()]
-
-
-def verdict(one: Line) -> str:
-    """How many times better Pagehop is, the range of the repeats, and `loses` if it is worse."""
-    assert one.better is not None
-    spread = f" ({one.spread[0]:.2f} to {one.spread[1]:.2f})" if one.spread and one.spread[0] != one.spread[1] else ""
-    return f"{one.better:.2f}x{spread}" + (", loses" if one.better < 1 else "")
-
-
 def losses() -> list[str]:
     """A table of every figure in docs/benchmarks.md that is better for another engine."""
     finders: dict[str, Callable[..., list[Line]]] = {"rows": lost_rows, "lab": lost_in_report, "equal": lost_at_recall}
     page = PAGES[1].read_text()
-    cells: dict[tuple[str, str, str], list[str]] = {}
+    cells: dict[tuple[str, str, str, str], list[str]] = {}
     for part in PART.finditer(page):
         kind, *arguments = shlex.split(part[2])
         section = page[: part.start()].rpartition("\n## ")[2].partition("\n")[0]
+        run = run_of(kind, arguments)
         for one in finders[kind](*arguments) if kind in finders else []:
-            # Two tables of a section may have the same figure. It is listed once.
-            cells[section, one.what, one.at] = [one.ours, one.others, verdict(one).removesuffix(", loses")]
-    head = ["section", "", "at", "Pagehop", "other", "Pagehop better by"]
+            # Two tables of a run may have the same figure; two runs of a section have two figures.
+            cells[section, run, one.what, one.at] = [one.ours, one.others, verdict(one).removesuffix(", loses")]
+    head = ["section", "run", "", "at", "Pagehop", "other", "Pagehop better by"]
     return table(head, [[*key, *figures] for key, figures in cells.items()]).splitlines()
+
+
+def run_of(kind: str, arguments: list[str]) -> str:
+    """The file or folder that a part is about."""
+    return (arguments[2] if len(arguments) > 2 else ENGINES) if kind == "equal" else arguments[0] if arguments else ""
 
 
 def lost_rows(name: str, *prefixes: str) -> list[Line]:
@@ -232,11 +89,16 @@ def lost_rows(name: str, *prefixes: str) -> list[Line]:
 def lost_at_recall(ways: str, kind: str, run: str = ENGINES) -> list[Line]:
     """The lost figures of a part of the kind `equal`."""
     chosen = [one for one in engines(int(ways), run) if one.library == (kind == "libraries")]
+    [ours] = [one for one in chosen if one.name.startswith("Pagehop")]
+    calls = "" if ways == "1" else ", 100 a call"
     found = []
-    for target in sorted({target for one in chosen for target in one.qps}):
-        figures = [(one.name, number(one.qps[target])) for one in chosen if target in one.qps]
-        calls = "" if ways == "1" else ", 100 a call"
-        found += lost(f"queries/s, {kind}{calls}", f"recall@10 {target:g}", figures)
+    for target in sorted(ours.qps):
+        best = max((one for one in chosen if one is not ours), key=lambda one: one.qps.get(target, 0.0))
+        interval = over(ours, best, target)
+        if interval is not None and interval.middle < 1:
+            mine, other = number(ours.qps[target]), f"{best.name} {number(best.qps[target])}"
+            what, at = f"queries/s, {kind}{calls}", f"recall@10 {target:g}"
+            found.append(Line(what, at, mine, other, interval.middle, None, "", ratio(interval)))
     return found
 
 
@@ -267,7 +129,7 @@ def lost(column: str, at: str, figures: list[tuple[str, str]]) -> list[Line]:
     """
     if column.partition(",")[0] not in LEAST + MOST:
         return []
-    known = [(float(re.sub("[,?]", "", text)), text, name) for name, text in figures if text != "-"]
+    known = [(value_of(text), text, name) for name, text in figures if text != "-"]
     ours = [one for one in known if one[2].lower().startswith("pagehop")]
     others = [one for one in known if one not in ours]
     if not ours or not others:
@@ -278,198 +140,17 @@ def lost(column: str, at: str, figures: list[tuple[str, str]]) -> list[Line]:
         mine, value = 1 - value, 1 - mine
     better = value / mine if column in LEAST else mine / value
     peer = re.sub(r" [\d.]+ .*=.*", "", name)
-    return [Line(column, at, shown, f"{peer} {text}", better, None, "")] if better < 1 else []
+    # A figure that is greater than what is said is a bound of the ratio.
+    bound = "at most " if shown.startswith(">") else ""
+    told = f"{bound}{better:.2f}x" if bound else ""
+    return [Line(column, at, shown, f"{peer} {text}", better, None, "", told)] if better < 1 else []
 
 
-def recall(name: str, *states: str) -> list[str]:
-    """The recall that searches reached: one row for each set and requested recall, one column for
-    each state.
-    """
-    found: dict[tuple[str, str], dict[str, str]] = {}
-    for row in load(name)["rows"]:
-        named = re.fullmatch(r"recall (\S+) (.*)", row["what"])
-        if named and named[2] in states:
-            missed = "" if row["figure"] == 0 else ", missed"
-            cell = row["detail"].split(",")[0].removeprefix("found ") + missed
-            found.setdefault((SETS.get(named[1], named[1]), row["at"]), {})[named[2]] = cell
-    cells = [[*key, *(of.get(state, "-") for state in states)] for key, of in found.items()]
-    return [*about(name), "", *table(["set", "asked", *states], cells).splitlines()]
-
-
-# ---- folders of lab/results: tables of the report ----
-
-
-def report(folder: str, name: str) -> tuple[list[str], list[list[dict[str, Any]]]]:
-    """The columns and rows of a table of a report; KeyError if there is none of that name."""
-    content = json.loads((LAB / folder / "report" / "tables.json").read_text())
-    for section in content["sections"]:
-        for one in section["tables"]:
-            if one["name"] == name:
-                return one["columns"], one["rows"]
-    raise KeyError(name)
-
-
-def lab(folder: str, name: str, *wanted: str) -> list[str]:
-    """A table of a report, or only the columns `wanted`."""
-    columns, found = report(folder, name)
-    kept = [columns.index(column) for column in wanted] if wanted else range(len(columns))
-    cells = [[row[at]["text"] for at in kept] for row in found]
-    return [*about(folder), "", *table([columns[at] for at in kept], cells).splitlines()]
-
-
-@dataclass(frozen=True)
-class Engine:
-    """An engine of a run: queries per second by recall, cheapest build and smallest index."""
-
-    name: str
-    library: bool
-    qps: dict[float, float]
-    build_cpu_s: float | None
-    index_mb: float
-
-
-def engines(ways: int = 1, run: str = ENGINES) -> list[Engine]:
-    """The engines of a run for one way of sending queries, the fastest at recall 0.99 first.
-
-    In runs of ENGINES the way is one query a call (1) or 100 (2). Runs of texts have one way,
-    without a number.
-    """
-    of = f"fashion-mnist-{ways}" if run == ENGINES else "texts-384"
-    _, built = report(run, f"indexes-{of}")
-    _, interpolated = report(run, f"interpolated-{of}")
-    qps: dict[str, dict[float, float]] = {}
-    for row in interpolated:
-        if row[2]["value"] is not None:
-            qps.setdefault(row[1]["text"], {})[float(row[0]["text"])] = row[2]["value"]
-    found = []
-    for name, measured in qps.items():
-        indexes = [row for row in built if row[0]["text"] == name]
-        cpu = [float(row[4]["text"]) for row in indexes if row[4]["text"] != "-"]
-        size = min(float(row[5]["text"]) for row in indexes)
-        found.append(Engine(name, indexes[0][6]["text"] == "-", measured, min(cpu) if cpu else None, size))
-    return sorted(found, key=lambda one: -one.qps[0.99])
-
-
-def equal(ways: str, kind: str, run: str = ENGINES) -> list[str]:
-    """Queries per second at each recall: one row for each engine of `libraries` or `servers`."""
-    chosen = [one for one in engines(int(ways), run) if one.library == (kind == "libraries")]
-    targets = sorted({target for one in chosen for target in one.qps})
-    cells = [[one.name, *(number(one.qps[at]) if at in one.qps else "-" for at in targets)] for one in chosen]
-    return table(["recall@10", *(f"{target:g}" for target in targets)], cells).splitlines()
-
-
-def lead() -> list[str]:
-    """The README's table: Pagehop beside the best of the others. Lost rows come last."""
-    cells = sorted(contests(), key=lambda row: "loses" in row[-1])
-    return table(["", "Pagehop", "best of the others", "Pagehop better by"], cells).splitlines()
-
-
-def contests() -> list[list[str]]:
-    """The rows of the README's table."""
-    texts, in_postgres = engines(run=TEXTS), engines(run=TEXTS_POSTGRES)
-    servers = [one for one in engines() if not one.library]
-    return [
-        contest("texts, library, queries/s at recall@10 0.95", texts, lambda one: one.qps.get(0.95)),
-        contest("texts, library, queries/s at recall@10 0.99", texts, lambda one: one.qps.get(0.99)),
-        contest("texts, library, CPU seconds to build", texts, lambda one: one.build_cpu_s, least=True),
-        contest("texts, library, MB of index", texts, lambda one: one.index_mb, least=True),
-        contest("texts, PostgreSQL, queries/s at recall@10 0.99", in_postgres, lambda one: one.qps.get(0.99)),
-        contest("texts, PostgreSQL, MB of index", in_postgres, lambda one: one.index_mb, least=True),
-        contest("images, database server, queries/s at recall@10 0.99", servers, lambda one: one.qps.get(0.99)),
-    ]
-
-
-def contest(
-    what: str, chosen: list[Engine], figure: Callable[[Engine], float | None], *, least: bool = False
-) -> list[str]:
-    """A row of the README's table: Pagehop, the best of the others, and how many times better
-    Pagehop is.
-    """
-    known = [(value, one.name) for one in chosen if (value := figure(one)) is not None]
-    [ours] = [value for value, name in known if name.startswith("Pagehop")]
-    others = [pair for pair in known if not pair[1].startswith("Pagehop")]
-    best, name = min(others) if least else max(others)
-    better = best / ours if least else ours / best
-    return [what, number(ours), f"{name} {number(best)}", f"{better:.2f}x" + (", loses" if better < 1 else "")]
-
-
-# ---- what is drawn and written ----
-
-
-def chart() -> str:
-    """An SVG chart: a bar for each engine's queries per second at recall@10 of 0.99."""
-    groups = [("Libraries, 150,000 embeddings of real text", [one for one in engines(run=TEXTS) if 0.99 in one.qps])]
-    groups.append(("PostgreSQL, the same embeddings", engines(run=TEXTS_POSTGRES)))
-    groups.append(("Database servers, 60,000 images", [one for one in engines() if not one.library]))
-    left, width, step = 186, 440, 26
-    drawn, top = [], 54
-    for title, members in groups:
-        drawn.append(f'<text class="group" x="{left}" y="{top}">{title}</text>')
-        top += 10
-        scale = width / max(one.qps[0.99] for one in members)
-        for one in members:
-            kind = "ours" if one.name.startswith("Pagehop") else "other"
-            length = one.qps[0.99] * scale
-            drawn += [
-                f'<text class="name {kind}" x="{left - 10}" y="{top + 15}">{one.name}</text>',
-                f'<rect class="{kind}" x="{left}" y="{top + 2}" width="{length:.1f}" height="18" rx="2"/>',
-                f'<text class="value" x="{left + length + 8:.1f}" y="{top + 15}">{number(one.qps[0.99])}</text>',
-            ]
-            top += step
-        top += 26
-    [texts, in_postgres, images] = [about(run)[0].strip("*") for run in (TEXTS, TEXTS_POSTGRES, ENGINES)]
-    words = [
-        "texts-384, 150,000 x 384, k = 10, one core, 1,000 queries a call.",
-        texts,
-        "In PostgreSQL: the same set, one connection, one query a statement.",
-        in_postgres,
-        "Fashion-MNIST, 60,000 x 784, k = 10, one core, one query a call.",
-        images,
-    ]
-    height = top + 16 * len(words) - 8
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 {height}" width="720" height="{height}">',
-            "<title>Queries a second at recall@10 of 0.99</title>",
-            f"<desc>{' '.join(words)}</desc>",
-            STYLE,
-            '<text class="title" x="4" y="22">Queries a second at recall@10 of 0.99</text>',
-            *drawn,
-            *(f'<text class="small" x="4" y="{top + 16 * at}">{part}</text>' for at, part in enumerate(words)),
-            "</svg>\n",
-        ]
-    )
-
-
-STYLE = """<style>
-text { font: 13px system-ui, sans-serif; fill: #6e7781 }
-.title { font-size: 16px; font-weight: 600 }
-.group, .name.ours { font-weight: 600 }
-.name { text-anchor: end }
-.small { font-size: 11px }
-rect.ours { fill: #d9480f }
-rect.other { fill: #8c959f }
-@media (prefers-color-scheme: dark) { text { fill: #adbac7 } rect.ours { fill: #f76707 } rect.other { fill: #636e7b } }
-</style>"""
-
-
-def table(head: list[str], cells: list[list[str]]) -> str:
-    """A table in Markdown. Columns of words are aligned left, columns of figures right."""
-    words = ["", "section", "at", "other", "best of the others", "detail", "engine", "index", "server", "step", "set"]
-    rule = ["---" if name in [*words, "asked"] else "--:" for name in head]
-    return "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in [head, rule, *cells])
-
-
-def rounded(text: str) -> str:
-    """A figure of a detail in the form of all figures here."""
-    return number(float(text.replace(",", "")))
-
-
-def number(figure: float) -> str:
-    """Three significant digits, two below 0.095; from 100 on, all digits before the point."""
-    if abs(figure) >= 100:
-        return f"{figure:,.0f}"
-    return f"{figure:.2g}" if 0 < abs(figure) < 0.095 else f"{figure:.3g}"
+def value_of(text: str) -> float:
+    """The figure in a cell of a report: `1,204`, `0.96?`, `>60 (not ended)`."""
+    found = re.search(r"-?[\d.]+", text.replace(",", ""))
+    assert found, text
+    return float(found[0])
 
 
 KINDS: dict[str, Callable[..., list[str]]] = {

@@ -87,6 +87,11 @@ def test_a_ratio_is_higher_lower_the_same_or_not_known() -> None:
     assert Interval.of([1.0, 1.1, 1.2]).shown() == "0.87 to 1.38 by 3 repeats"
 
 
+def test_the_middle_is_the_geometric_mean_and_not_the_median() -> None:
+    assert Interval.of([1.0, 1.0, 8.0]).middle == pytest.approx(2)
+    assert compared({1: 1.0, 2: 1.0, 3: 8.0}, {1: 1.0, 2: 1.0, 3: 1.0}).middle == pytest.approx(2)
+
+
 def test_repeats_in_common_are_paired_and_others_are_not() -> None:
     one, other = {1: 100.0, 2: 200.0, 3: 50.0}, {1: 110.0, 2: 221.0, 3: 54.9}
     assert compared(other, one).said == "higher"

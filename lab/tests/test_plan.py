@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from pagehop_lab.command import SMOKE, main
 from pagehop_lab.measure import served
 from pagehop_lab.plan import Plan, PlanError, read_text, servers
 from pagehop_lab.plan.grid import everything, indexes
-from pagehop_lab.suites import catalog
+from pagehop_lab.suites import catalog, gather
+from pagehop_lab.suites.results import EngineFacts
 
 PLANS = Path(__file__).parents[1] / "plans"
 
@@ -132,6 +134,25 @@ def test_the_plans_that_come_with_the_lab_can_be_read(path: Path) -> None:
     text = path.read_text()
     plan = catalog.suite_of(text).read(text, path.stem)
     assert list(everything(plan) if isinstance(plan, Plan) else servers.everything(plan))
+
+
+@pytest.mark.parametrize("name", ["fashion-mnist", "postgres-cold", "postgres-warm", "texts-hot", "texts-postgres"])
+def test_the_plans_of_the_page_of_benchmarks_measure_all_indexes_in_turns(name: str) -> None:
+    plan = read_text((PLANS / f"{name}.toml").read_text(), name)
+    assert all(len(indexes(plan, dataset, 0)) <= plan.load.in_turns for dataset in plan.datasets)
+
+
+def test_indexes_are_in_groups_in_the_order_of_the_plan_without_engines_that_are_not_here() -> None:
+    plan = read_text(PLAN.replace("repeats = 2", "repeats = 2\nrebuilds = 2\nin_turns = 2"), "x")
+    here = [EngineFacts(engine.name, "", "1", "", None) for engine in plan.engines]
+    first, second = ([index.name for index in indexes(plan, plan.datasets[0], rebuild)] for rebuild in (0, 1))
+    assert len(first) == 5
+    found = gather.group_of(plan, here)
+    assert [found[name] for name in first] == [1, 1, 2, 2, 3]
+    assert [found[name] for name in second] == [1, 1, 2, 2, 3]
+    # pgvector, hnswlib, and the rest of pgvector.
+    absent = gather.group_of(plan, [here[0], replace(here[1], failed="not installed")])
+    assert [absent.get(name) for name in first] == [1, None, 1, 2, 2]
 
 
 def test_a_wrong_plan_ends_the_command_with_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,15 +13,18 @@ import pytest
 
 from fake_servers import CASES, FakeBench, FakeInstance, FakeProduct, plan_of, run
 from pagehop_lab.analysis.case import Case
+from pagehop_lab.analysis.coverage import Cell as CellOfPlan
+from pagehop_lab.analysis.coverage import Coverage
+from pagehop_lab.analysis.intervals import compared
 from pagehop_lab.analysis.paired import paired_ratio
 from pagehop_lab.analysis.points import Point
 from pagehop_lab.analysis.settings import Setting
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.store import RunFolder
-from pagehop_lab.suites import of_servers, ratios
+from pagehop_lab.suites import latencies, of_servers, ratios
 from pagehop_lab.suites.catalog import suite_of
 from pagehop_lab.suites.cold import tables as cold
-from pagehop_lab.suites.head import Ratios
+from pagehop_lab.suites.head import Ratios, made_by, state_of
 from pagehop_lab.suites.oltp import tables as oltp
 from pagehop_lab.suites.oltp.cases import CASES as CASES_OF_OLTP
 from pagehop_lab.suites.paired_servers import over
@@ -174,6 +177,47 @@ def test_of_one_repeat_a_ratio_is_shown_without_a_color_and_the_page_is_not_gree
     head = suite_of((tmp_path / "run/plan-001.toml").read_text()).report(RunFolder(tmp_path / "run")).head
     assert "4 of 4 ratios are of one repeat" in head.state
     assert not head.is_sound
+
+
+def test_a_run_without_a_measurement_has_no_valid_ones() -> None:
+    empty = Coverage(10, 0, {}, tuple(CellOfPlan(f"{at}", "a", ()) for at in range(10)), {})
+    assert state_of(empty, 0, [], 0, Ratios(0, 0, 0)) == ("0 of 10 points were measured", "10 are missing")
+    whole = Coverage(1, 1, {}, (), {})
+    assert state_of(whole, 0, [()], 0, Ratios(0, 0, 0))[-1] == "all of them valid"
+
+
+def test_a_page_says_that_no_commit_has_what_measured_it() -> None:
+    assert made_by(["abc1234", None]) == "Measured by the lab at abc1234."
+    assert "no commit has them" in made_by(["abc1234+", "abc1234"])
+
+
+def test_indexes_that_were_not_open_at_once_have_no_repeats_in_common() -> None:
+    # Both drift alike from repeat to repeat.
+    def setting(engine: str, group: int, scale: float) -> Setting:
+        drift = (100.0, 150.0, 80.0)
+        return Setting(
+            tuple(
+                Point("set", engine, (), (), 0.9, scale * qps, repeat=at, group=group) for at, qps in enumerate(drift)
+            )
+        )
+
+    base = setting("a", 1, 1.0)
+    together, apart = (compared(setting("b", group, 1.1).qps_by_run, base.qps_by_run) for group in (1, 2))
+    assert together.said == "higher"
+    assert apart.said == "cannot be told"
+    assert apart.middle == pytest.approx(together.middle)
+
+
+def test_a_percentile_takes_queries() -> None:
+    def setting(count: int) -> Setting:
+        latency = {"mean": 4e3, "p50": 3e3, "p95": 6e3, "p99": 7e3, "max": 8e3}
+        return Setting((Point("set", "a", (), (), 0.9, 1.0, raw={"count": count, "latency_us": latency}),))
+
+    few, many = setting(10), setting(100)
+    assert [cold._middle(few, name) for name in ("mean", "p50", "p99", "max")] == [4, 3, None, 8]
+    assert cold._middle(many, "p99") == 7
+    assert latencies.of_setting(few) == [({"p50": 3.0}, "")]
+    assert latencies.of_setting(many) == [({"p50": 3.0, "p95": 6.0, "p99": 7.0}, "")]
 
 
 @pytest.mark.parametrize(("uncertain", "once", "mostly"), [(3, 2, False), (6, 0, True), (3, 3, True), (0, 6, True)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,7 @@ from pagehop_lab.plan.servers import everything
 from pagehop_lab.suites import server_aims
 from pagehop_lab.suites.vector_writers import VectorWriters, beside, clients, tables
 from pagehop_lab.suites.vector_writers.clients import Place
-from pagehop_lab.suites.vector_writers.plan import FIGURES
+from pagehop_lab.suites.vector_writers.plan import FIGURES, compared, vacuum_s, vacuum_share
 from pagehop_lab.suites.vector_writers.servers import WriterServer, parts_of
 from pagehop_lab.suites.vector_writers.vectors import Vectors, shuffled
 from runs import read_servers
@@ -208,9 +209,35 @@ def test_a_step_during_which_the_lab_was_stopped_fails(monkeypatch: pytest.Monke
             no_clients.wait(0.05)
 
 
-def test_the_share_beside_autovacuum_is_of_the_rates_around_it() -> None:
-    assert beside.share_of(1100, 800, 900)["vacuum_share"] == pytest.approx(0.8)
-    assert beside.share_of(1000, 800, None)["vacuum_share"] == pytest.approx(0.8)
+def test_the_share_beside_autovacuum_has_one_base_whether_it_ended_or_not() -> None:
+    # The second is an older file, whose own share is over the mean of before and after.
+    rates = {"rows_before_per_s": 1000.0, "rows_beside_per_s": 800.0, "vacuum_s": 40.0}
+    assert vacuum_share(rates | {"rows_after_per_s": None}) == pytest.approx(0.8)
+    assert vacuum_share(rates | {"rows_after_per_s": 600.0, "vacuum_share": 1.0}) == pytest.approx(0.8)
+    [share] = [one for one in compared("vacuum") if one.unit == FIGURES["vacuum_share"].unit]
+    assert share.of(rates | {"vacuum_share": 1.0}) == pytest.approx(0.8)
+
+
+def test_an_autovacuum_that_was_watched_no_longer_did_not_end() -> None:
+    older = {"vacuum_s": 60.001, "rows_after_per_s": None}
+    assert vacuum_s(older) == math.inf
+    assert vacuum_s({"vacuum_s": 38.2, "rows_after_per_s": 900.0}) == 38.2
+    assert vacuum_s({"vacuum_s": 12.0, "vacuum_ended": False, "rows_after_per_s": None}) == math.inf
+
+
+def test_a_table_does_not_show_the_limit_as_the_time_of_autovacuum(tmp_path: Path) -> None:
+    product = FakeProduct()
+
+    def measured(instance: FakeInstance, case: Case) -> dict[str, Any]:
+        after = None if instance is product.made[0] else 900.0
+        return _measured(instance, case) | {"vacuum_s": 60.004 if after is None else 38.2, "rows_after_per_s": after}
+
+    loaded = {"rows": 1000, "rows_different": 9000, "index_s": 1.0, "index_bytes": 100}
+    text = PLAN.replace('cases = ["write-one", "log-rows"]', 'cases = ["vacuum"]')
+    text = text[: text.index("[[aim]]")].replace("repeats = 3", "repeats = 1")
+    results, _ = run(text, tmp_path / "run", FakeBench(measured, loaded), product)
+    told = [(row[-1].text, row[-1].value) for row in tables.vacuum(results).rows]
+    assert told == [(">60 (not ended)", None), ("38.2", 38.2)]
 
 
 def test_differences_have_an_interval_around_their_mean() -> None:

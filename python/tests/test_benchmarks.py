@@ -11,8 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from kept_reports import Engine, over, ratio
+from kept_results import tables_of, turns_of
+
 REPOSITORY = Path(__file__).parents[2]
 MADE = ["README.md", "docs/benchmarks.md", "docs/benchmarks.svg"]
+PROGRAMS = [str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "docs").glob("*.py")]
 
 
 def run(repository: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -48,17 +52,96 @@ def test_the_readme_ends_with_what_is_lost() -> None:
     assert lost == sorted(lost)
 
 
+def aims(run: str) -> list[list[str]]:
+    """The cells of the lab's own table of aims of a kept run."""
+    content = json.loads((REPOSITORY / "lab/results" / run / "report/tables.json").read_text())
+    [table] = [table for part in content["sections"] for table in part["tables"] if table["name"] == "aims"]
+    return [[cell["text"] for cell in row] for row in table["rows"]]
+
+
+@pytest.mark.parametrize(
+    ("run", "what", "other"),
+    [
+        ("texts-384-20261126", "hot QPS over SymphonyQG", "SymphonyQG"),
+        ("texts-384-20261126", "hot QPS over hnswlib", "hnswlib"),
+        ("texts-postgres-20261126", "PostgreSQL, QPS over pgvector halfvec, all cached", "pgvector halfvec"),
+    ],
+)
+def test_ratios_at_a_recall_have_the_intervals_of_the_lab_and_a_mark_where_they_hold_1(
+    run: str, what: str, other: str
+) -> None:
+    kind = "servers" if "postgres" in run else "libraries"
+    part = (REPOSITORY / "docs/benchmarks.md").read_text().partition(f"<!-- ./dev docs: equal 1 {kind} {run}")[2]
+    heads, rows = (
+        [
+            line.strip("| ").split(" | ")
+            for line in part.partition("<!-- end -->")[0].splitlines()
+            if line.startswith(by)
+        ]
+        for by in ("| recall@10 |", f"| {other} |")
+    )
+    shown = dict(zip(heads[0][1:], rows[1][1:], strict=True))
+    told = [row for row in aims(run) if row[0] == what]
+    assert told
+    for _, _, recall, figure, interval, *_ in told:
+        text = shown[recall]
+        # The first ratio beside SymphonyQG begins at 1.002.
+        low, high = map(float, interval.split("-"))
+        assert text == f"{figure}x{'?' if low < 1 < high else ''} ({low:.2f} to {high:.2f})"
+    readme = [row for row in generated("README.md", "lead") if row[2].startswith(f"{other} ") and "queries/s" in row[0]]
+    assert all(row[-1] == shown[row[0].rpartition(" ")[2]] for row in readme)
+    assert len(readme) == {"SymphonyQG": 2, "hnswlib": 0, "pgvector halfvec": 1}[other]
+
+
+def test_a_ratio_is_paired_only_within_a_group_and_one_repeat_is_no_interval() -> None:
+    drift = {"1": 100.0, "2": 150.0, "3": 80.0}
+
+    def engine(group: int, scale: float) -> Engine:
+        qps = {f"{group}.1.{run}": scale * one for run, one in drift.items()}
+        return Engine("a", True, {0.9: 100.0}, {0.9: qps}, None, 1.0)
+
+    assert ratio(over(engine(1, 1.1), engine(1, 1.0), 0.9)) == "1.10x (1.10 to 1.10)"
+    assert ratio(over(engine(1, 1.1), engine(2, 1.0), 0.9)).startswith("1.10x? (0.")
+    once = Engine("a", True, {0.9: 100.0}, {0.9: {"1.1.1": 100.0}}, None, 1.0)
+    assert ratio(over(once, once, 0.9)) == "1.00x? (one repeat)"
+
+
+def test_each_table_says_which_sides_were_measured_in_turns() -> None:
+    page = (REPOSITORY / "docs/benchmarks.md").read_text()
+    fashion = turns_of(tables_of("fashion-mnist-20261122-a"))
+    assert fashion.split(". ")[0].endswith("pgvector halfvec, MariaDB m=6")
+    assert fashion.split(". ")[1].startswith("Then, in turns: faiss HNSW,")
+    assert fashion.endswith("Then, in turns: MariaDB m=8, Scalable Vector Search bits=4x8.")
+    assert turns_of(tables_of("postgres-cold-20261127")).endswith("not in turns.")
+    assert turns_of(tables_of("texts-384-20261126")) == "All were measured in turns."
+    for run in ("fashion-mnist-20261122-a", "postgres-cold-20261127", "texts-384-20261126", "vector-writers-20261126"):
+        assert page.count(f"(../lab/results/{run}/). {turns_of(tables_of(run))}\n") >= 1
+
+
+def test_a_loss_of_two_runs_of_a_section_is_there_twice() -> None:
+    lost = [row for row in generated("docs/benchmarks.md", "losses") if row[2:4] == ["index MB", "servers"]]
+    runs = [row[1] for row in lost if row[0] == "PostgreSQL over embeddings of real text"]
+    assert runs == ["texts-postgres-20261126", "postgres-warm-20261127"]
+
+
+def test_an_autovacuum_that_did_not_end_has_no_time_and_its_ratio_is_a_bound() -> None:
+    [row] = [row for row in generated("docs/benchmarks.md", "losses") if row[2] == "autovacuum s"]
+    assert row[4:] == [">60 (not ended)", "pgvector-halfvec 38.2", "at most 0.64x"]
+    table = generated("docs/benchmarks.md", "lab vector-writers-20261126 vacuum")
+    assert [row[-1] for row in table] == [">60 (not ended)", "38.2"]
+
+
 @pytest.mark.parametrize(
     ("table", "column", "pagehop"),
     [
         ("lab texts-384-20261126 indexes-texts-384", -2, "Pagehop"),  # MB of the index
         ("lab texts-384-20261126 indexes-texts-384", -1, "Pagehop"),  # MB at the peak
-        ("lab vector-writers-20261126 vacuum", -1, "pagehop-postgres"),
+        ("lab vector-writers-20261126 searches", -2, "pagehop-postgres"),  # the longest search
         ("lab vector-inserts-20261122 writes", -1, "pagehop-postgres"),
     ],
 )
 def test_a_smaller_figure_of_another_engine_is_among_the_losses(table: str, column: int, pagehop: str) -> None:
-    losses = [(row[3], row[4].rpartition(" ")[2]) for row in generated("docs/benchmarks.md", "losses")]
+    losses = [(row[4], row[5].rpartition(" ")[2]) for row in generated("docs/benchmarks.md", "losses")]
     rows = generated("docs/benchmarks.md", table)
     steps = {row[1] for row in rows if row[0].startswith(pagehop)}
     found = 0
@@ -72,12 +155,12 @@ def test_a_smaller_figure_of_another_engine_is_among_the_losses(table: str, colu
 
 
 def test_a_figure_that_no_result_has_is_found_and_made_again(tmp_path: Path) -> None:
-    for name in [*MADE, "docs/make_benchmarks.py"]:
+    for name in [*MADE, *PROGRAMS]:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(REPOSITORY / name, tmp_path / name)
-    for results in ["lab/results"]:
-        (tmp_path / results).parent.mkdir()
-        (tmp_path / results).symlink_to(REPOSITORY / results)
+    (tmp_path / "lab").mkdir()
+    for folder in ["lab/results", "lab/pagehop_lab"]:
+        (tmp_path / folder).symlink_to(REPOSITORY / folder)
     assert run(tmp_path, "--check").returncode == 0
     charted = re.search(r">(\d+,\d+)<", (tmp_path / "docs/benchmarks.svg").read_text())
     assert charted is not None

@@ -2,7 +2,8 @@
 95% confidence.
 
 Two things are compared by their ratio in each repeat, since what changes from repeat to repeat
-changes for both. What has no repeats in common is compared by Welch's t. A ratio whose interval
+changes for both. What has no repeats in common is compared by Welch's t. The figure in the middle
+is a geometric mean, so it is not the ratio of the medians that tables show. A ratio whose interval
 leaves out 1 is higher or lower; one within 5% of 1 is the same; of anything else nothing can be
 told. One repeat tells nothing of its spread.
 """
@@ -26,7 +27,10 @@ Said = Literal["higher", "lower", "same", "cannot be told", "one repeat"]
 
 @dataclass(frozen=True)
 class Interval:
-    """The median of figures and its 95% confidence interval; one figure alone has no interval."""
+    """The geometric mean of figures and its 95% confidence interval; one figure alone has none.
+
+    Of differences it is the mean.
+    """
 
     middle: float
     low: float

@@ -65,6 +65,11 @@ class Point:
     """The options of the load that are not the default."""
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """Everything that was measured."""
+    group: int = 0
+    """Number of the indexes that were open at once and measured in turns.
+
+    Repeats of one group make pairs.
+    """
 
     @property
     def valid(self) -> bool:

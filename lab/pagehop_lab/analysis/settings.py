@@ -63,8 +63,8 @@ class Setting:
 
     @property
     def qps_by_run(self) -> dict[Hashable, float]:
-        """QPS of each rebuild and repeat."""
-        return {(point.rebuild, point.repeat): point.qps for point in self.points}
+        """QPS by group, rebuild and repeat. Two groups have no key in common."""
+        return {(point.group, point.rebuild, point.repeat): point.qps for point in self.points}
 
     @property
     def middle(self) -> Point:

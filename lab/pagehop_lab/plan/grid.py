@@ -103,6 +103,11 @@ def indexes(plan: Plan, dataset: DatasetSpec, rebuild: int) -> list[IndexSpec]:
     return ordered[::-1] if rebuild % 2 else ordered
 
 
+def groups(found: Sequence[IndexSpec], load: Load) -> list[Sequence[IndexSpec]]:
+    """Indexes in the groups that are open at once, and measured in turns."""
+    return [found[start : start + load.in_turns] for start in range(0, len(found), load.in_turns)]
+
+
 def asked(engine: EngineSpec, load: Load) -> list[Options]:
     """All loads of an engine, except the number of sessions. Default values are left out."""
     batches = [1] if engine.served else load.batch

@@ -22,7 +22,7 @@ from pagehop_lab.engines import outside
 from pagehop_lab.engines.engine import Description, Library, Served
 from pagehop_lab.measure.disturbance import Disturbance
 from pagehop_lab.plan import DatasetSpec, EngineSpec, Plan
-from pagehop_lab.plan.grid import IndexSpec, Picked, PointSpec, everything, indexes, points
+from pagehop_lab.plan.grid import IndexSpec, Picked, PointSpec, everything, groups, indexes, points
 from pagehop_lab.plan.model import Options
 from pagehop_lab.run import environments
 from pagehop_lab.run.child import Child, EngineFailed
@@ -79,8 +79,8 @@ class Runner:
                     if self._versions[index.engine.name] is None:
                         self.progress.skip(len(self._all_points(index, dataset)))
                 left = [index for index in whole if self._left(index, dataset)]
-                for start in range(0, len(left), self.plan.load.in_turns):
-                    self._measure_together(left[start : start + self.plan.load.in_turns], dataset)
+                for group in groups(left, self.plan.load):
+                    self._measure_together(group, dataset)
 
     # ---- before ----
 

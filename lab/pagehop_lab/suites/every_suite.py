@@ -9,6 +9,7 @@ from pagehop_lab.analysis.coverage import Coverage
 from pagehop_lab.analysis.points import Options, Point, shown, told
 from pagehop_lab.analysis.recalls import RECALL_NAMES
 from pagehop_lab.analysis.settings import Spread
+from pagehop_lab.suites.latencies import has
 from pagehop_lab.suites.results import Build, Results
 from pagehop_lab.suites.table import Cell, Table, brief
 
@@ -34,16 +35,18 @@ def indexes(results: Results, dataset: str, name: str = "") -> Table:
             _cell(builds, "index_bytes", ",.1f", 1e-6),
             _cell(builds, "table_bytes", ",.1f", 1e-6),
             _cell(builds, "memory_peak_bytes", ",.0f", 1e-6),
+            Cell(", ".join(f"{number}" for number in sorted({build.group for build in builds}))),
             Cell.of(len(builds), "d"),
         ])  # fmt: skip
-    columns = ("engine", "index", "load s", "index s", "CPU s", "index MB", "table MB", "peak MB", "builds")
+    columns = ("engine", "index", "load s", "index s", "CPU s", "index MB", "table MB", "peak MB", "group", "builds")
     threads = results.load["build_threads"]
     note = (
         f"Built by {threads} {'threads' if threads > 1 else 'thread'}. Index seconds are those of the index alone, and "
     )
     note += "CPU seconds those of all processes during it; loading a table is its own figure. Index MB have the rows "
     note += (
-        "where the engine keeps them in its index, as all libraries do; peak MB are the most a library held resident."
+        "where the engine keeps them in its index, as all libraries do; peak MB are the most a library held resident. "
+        "Indexes of one group were open at once and measured in turns. Ratios across groups have no pairs of repeats."
     )
     return Table(f"indexes-{name or dataset}", "Indexes", columns, rows, note)
 
@@ -75,7 +78,7 @@ def _point_row(results: Results, point: Point) -> list[Cell]:
         *(Cell.of(recall.get(name), ".4f") for name in ("by_id", "by_threshold", "with_ties")),
         Cell(f"{interval[0]:.4f}-{interval[1]:.4f}" if interval else "-"),
         Cell.of(point.qps, ",.0f", file=point.file, invalid=not point.valid, title=verdict),
-        *(Cell.of(latency.get(name), ",.1f") for name in ("p50", "p95", "p99")),
+        *(Cell.of(latency.get(name) if has(raw, name) else None, ",.1f") for name in ("p50", "p95", "p99")),
         Cell.of(raw.get("engine_cpu_us_per_query"), ",.1f"),
         Cell.of(raw.get("client_cpu_us_per_query"), ",.1f"),
         Cell.of(raw.get("switches_per_query"), ",.2f"),

@@ -13,7 +13,7 @@ from pagehop_lab.analysis.verdicts import judge, looks_like_scans
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.engines.engine import Description
 from pagehop_lab.plan import Plan
-from pagehop_lab.plan.grid import IndexSpec, Picked, PointSpec, everything
+from pagehop_lab.plan.grid import IndexSpec, Picked, PointSpec, everything, groups, indexes
 from pagehop_lab.store import Record, RunFolder, cell
 from pagehop_lab.suites.head import made_by
 from pagehop_lab.suites.latest import current, latest, notes, usual_commit
@@ -37,13 +37,15 @@ def gather(folder: RunFolder, plan: Plan, machine: str) -> Results:
     measured = [spec for spec in specs if spec.name in found and not found[spec.name].failed]
     betrayed = _scans(measured, found)
     usual = usual_commit(found.values())
+    engines = _engines(folder, plan, known)
+    group_by = group_of(plan, engines)
     points = [
-        _point(spec, found[spec.name], plan, betrayed.get(_key(spec.index)), versions, usual) for spec in measured
+        _point(spec, found[spec.name], plan, group_by, betrayed.get(_key(spec.index)), versions, usual)
+        for spec in measured
     ]
     wanted = list(dict.fromkeys(_key(spec.index) for spec in specs))
-    indexes = {_key(spec.index): spec.index for spec in specs}
-    built = {key: builds.get(_cell(indexes[key], plan, facts, machine) or "") for key in wanted}
-    engines = _engines(folder, plan, known)
+    planned = {_key(spec.index): spec.index for spec in specs}
+    built = {key: builds.get(_cell(planned[key], plan, facts, machine) or "") for key in wanted}
     failed = {name: record.failed for name, record in found.items() if record.failed is not None}
     failed |= _failed_elsewhere(specs, found, built, engines, facts, sets)
     grid = [Cell(spec.name, spec.index.engine.name, _options(spec)) for spec in specs]
@@ -58,7 +60,9 @@ def gather(folder: RunFolder, plan: Plan, machine: str) -> Results:
         base=plan.base or plan.engines[0].name, machine=folder.machine, load=asdict(plan.load), datasets=facts,
         missing_datasets=missing, engines=engines, points=points,
         foreign=[_foreign(record) for record in folder.all("foreign")],
-        builds=[_build(indexes[key], one) for key, one in built.items() if one is not None and one.failed is None],
+        builds=[
+            _build(planned[key], one, group_by) for key, one in built.items() if one is not None and one.failed is None
+        ],
         ceilings=[{"engine": one.identity["engine"], **one.raw} for one in folder.all("ceilings") if not one.failed],
         coverage=covered, aims=plan.aims, damaged=folder.damaged,
         made_by=made_by(record.commit for record in found.values()),
@@ -101,6 +105,21 @@ def _key(index: IndexSpec) -> str:
     return index.name
 
 
+def group_of(plan: Plan, engines: Sequence[EngineFacts]) -> dict[str, int]:
+    """The group of each index, from 1 on, by the plan and the engines that run here.
+
+    A run that was stopped and continued may have had other groups.
+    """
+    absent = {facts.name for facts in engines if facts.failed is not None}
+    found: dict[str, int] = {}
+    for dataset in plan.datasets:
+        for rebuild in range(plan.load.rebuilds):
+            there = [index for index in indexes(plan, dataset, rebuild) if index.engine.name not in absent]
+            for number, group in enumerate(groups(there, plan.load), start=1):
+                found |= {_key(index): number for index in group}
+    return found
+
+
 def _options(spec: PointSpec) -> tuple[tuple[str, Any], ...]:
     """Options that identify a missing point. Those of a build are apart from those of a search."""
     build = tuple((f"build {name}", value) for name, value in spec.index.build.items())
@@ -118,7 +137,13 @@ def _scans(specs: Sequence[PointSpec], found: Mapping[str, Record]) -> dict[str,
 
 
 def _point(
-    spec: PointSpec, record: Record, plan: Plan, betrayed: str | None, versions: Mapping[str, str], usual: str | None
+    spec: PointSpec,
+    record: Record,
+    plan: Plan,
+    group_by: Mapping[str, int],
+    betrayed: str | None,
+    versions: Mapping[str, str],
+    usual: str | None,
 ) -> Point:
     raw = record.raw
     judged = judge(raw)
@@ -128,7 +153,7 @@ def _point(
     return Point(
         spec.index.dataset.name, spec.index.engine.name, options_of(spec.index.build), options_of(spec.search),
         recall, raw["qps"], spec.sessions, spec.index.rebuild, spec.repeat, wrong, noted,
-        record.file, options_of(spec.asked), raw,
+        record.file, options_of(spec.asked), raw, group_by.get(_key(spec.index), 0),
     )  # fmt: skip
 
 
@@ -142,9 +167,9 @@ def _foreign(record: Record) -> Point:
     )  # fmt: skip
 
 
-def _build(index: IndexSpec, record: Record) -> Build:
-    options = options_of(index.build)
-    return Build(index.dataset.name, index.engine.name, options, index.rebuild, record.file, record.raw)
+def _build(index: IndexSpec, record: Record, group_by: Mapping[str, int]) -> Build:
+    options, group = options_of(index.build), group_by.get(_key(index), 0)
+    return Build(index.dataset.name, index.engine.name, options, index.rebuild, record.file, record.raw, group)
 
 
 def _engines(folder: RunFolder, plan: Plan, known: Mapping[str, Description]) -> list[EngineFacts]:

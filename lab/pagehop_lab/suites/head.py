@@ -13,6 +13,8 @@ from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.server_results import ServerResults
 from pagehop_lab.suites.table import Section
 
+_CHANGED = " The + is for changes on top of the commit: no commit has them, so none can repeat this run."
+
 
 @dataclass(frozen=True)
 class Head:
@@ -77,9 +79,10 @@ def on_machine(machine: Mapping[str, Any]) -> str:
 
 
 def made_by(commits: Iterable[str | None]) -> str:
-    """The commits of the lab that measured a run, in one sentence. Empty if they are not known."""
+    """The commits of the lab that measured a run, in words. Empty if they are not known."""
     known = sorted({commit for commit in commits if commit})
-    return f"Measured by the lab at {', '.join(known)}." if known else ""
+    told = f"Measured by the lab at {', '.join(known)}." if known else ""
+    return told + (_CHANGED if any(commit.endswith("+") for commit in known) else "")
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,7 @@ def state_of(
         parts.append(f"{ratios.uncertain:,} of {ratios.count:,} ratios cannot be told (?)")
     if ratios.once:
         parts.append(f"{ratios.once:,} of {ratios.count:,} ratios are of one repeat")
-    if not (wrong or ratios.uncertain or ratios.once):
+    if found.present_count and not (wrong or ratios.uncertain or ratios.once):
         parts.append("all of them valid")
     for begins, words in _COUNTED.items():
         if count := sum(any(note.startswith(begins) for note in noted) for noted in notes):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pagehop_lab.analysis.settings import Setting
 from pagehop_lab.suites.server_results import Measured
 from pagehop_lab.suites.table import Chart, Mark, Series
 
 SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+# With fewer queries a percentile is their maximum.
+_QUERIES_MIN = {"p95": 20, "p99": 100}
 
 Repeat = tuple[Mapping[str, float], str]
 """Milliseconds by percentile, and the raw file."""
@@ -34,10 +37,18 @@ def percentiles(name: str, title: str, curves: Mapping[str, Sequence[Repeat]], n
     return Chart(name, title, "share of the queries that took no longer", "milliseconds", series, True, note)
 
 
+def has(raw: Mapping[str, Any], name: str) -> bool:
+    """Whether a measurement has enough queries for a percentile, or any other figure of latency."""
+    return name not in _QUERIES_MIN or raw["count"] >= _QUERIES_MIN[name]
+
+
 def of_setting(setting: Setting) -> list[Repeat]:
     """The latencies of an engine's setting."""
-    found = [(point.raw["latency_us"], point.file) for point in setting.points if point.raw["latency_us"]]
-    return [({key: latency[key] / 1e3 for key in SHARES}, file) for latency, file in found]
+    return [
+        ({key: latency[key] / 1e3 for key in SHARES if has(point.raw, key)}, point.file)
+        for point in setting.points
+        if (latency := point.raw["latency_us"])
+    ]
 
 
 def of_measured(found: Sequence[Measured], name: str) -> list[Repeat]:

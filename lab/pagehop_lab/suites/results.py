@@ -21,6 +21,8 @@ class Build:
     rebuild: int
     file: str
     raw: Mapping[str, Any]
+    group: int = 0
+    """Number of the indexes that were open at once; see `Point`."""
 
     @property
     def cpu_s(self) -> float | None:

@@ -10,6 +10,7 @@ from pagehop_lab.analysis.points import Options, Point, shown, told
 from pagehop_lab.analysis.settings import Setting, settings_of
 from pagehop_lab.suites import every_suite
 from pagehop_lab.suites.equal_recall import tables as equal_recall
+from pagehop_lab.suites.latencies import has
 from pagehop_lab.suites.ratios import NOTE, ratio_cell
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, with_marks
@@ -59,7 +60,7 @@ def latencies(results: Results, settings: Sequence[Setting], dataset: str) -> Ta
             ratio_cell(_speedup(setting, base)),
             Cell.of(_middle(setting, "stdev"), ",.2f"),
             Cell.of(_middle(setting, "p50"), ",.2f"),
-            Cell.of(_middle(setting, "p99"), ",.2f"),
+            *(Cell.of(_middle(setting, name), ",.2f") for name in ("p99", "max")),
             Cell.of(_pages(setting), ",.1f"),
             Cell.of(_figure(setting, "bytes_read_per_query", 1 / 1024), ",.1f"),
             Cell.of(_requests(setting), ",.1f"),
@@ -69,17 +70,17 @@ def latencies(results: Results, settings: Sequence[Setting], dataset: str) -> Ta
             Cell.of(_disk(setting, "queue_depth"), ",.2f"),
         ])  # fmt: skip
     columns = (
-        "engine", "setting", "caches", "recall", "QPS", "mean ms", "speedup", "stdev ms", "p50 ms", "p99 ms", "pages",
-        "KiB read", "reads", "KiB/read", "ms/read", "in flight", "of all time",
+        "engine", "setting", "caches", "recall", "QPS", "mean ms", "speedup", "stdev ms", "p50 ms", "p99 ms", "max ms",
+        "pages", "KiB read", "reads", "KiB/read", "ms/read", "in flight", "of all time",
     )  # fmt: skip
     count = results.load["cold_queries"]
     note = f"Cold: the first {count} queries, each asked once, after every cache was emptied; later ones find some of "
     note += f"what earlier ones read. Limited: the same when others were asked before, in {results.load['memory_mib']} "
     note += "MiB for server, caches and kernel's cache. Hot: one of them, over and over. Speedup is over the same with "
-    note += f"the least {DEPTH}. {NOTE} Fresh: every query begins with empty caches, and pages are what it read by the "
-    note += "index's own counters. KiB are what the engine's processes read for each query, with what a server read to "
-    note += "connect; reads are the requests that the disk got during it, from any process, and in flight is how many "
-    note += "there were at once while there was any, or of all the time."
+    note += f"the least {DEPTH}. {NOTE} Fewer than 100 queries have no p99. Fresh: every query begins with empty "
+    note += "caches, and pages are what it read by the index's own counters. KiB are what the engine's processes read "
+    note += "for each query, with what a server read to connect; reads are the requests that the disk got during it, "
+    note += "from any process, and in flight is how many there were at once while there was any, or of all the time."
     return Table(f"cold-{dataset}", "Searches by the state of caches", columns, rows, note)
 
 
@@ -139,7 +140,7 @@ def _middle(setting: Setting, name: str) -> float | None:
 
     def of(point: Point) -> float | None:
         latency = point.raw["latency_us"]
-        return latency[name] / 1e3 if latency else None
+        return latency[name] / 1e3 if latency and has(point.raw, name) else None
 
     found = setting.figure(of)
     return found.median if found else None

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pagehop_lab.analysis.curve import interpolate
 from pagehop_lab.analysis.intervals import compared
 from pagehop_lab.analysis.points import Options, Point, engines_of, told
 from pagehop_lab.analysis.recalls import RECALL_NAMES
 from pagehop_lab.analysis.settings import Setting, settings_of
-from pagehop_lab.analysis.targets import AtTarget, at_targets, frontier
+from pagehop_lab.analysis.targets import AtTarget, Between, at_targets, frontier
 from pagehop_lab.suites import every_suite, foreign
 from pagehop_lab.suites.latencies import of_setting, percentiles
 from pagehop_lab.suites.results import Results
@@ -100,7 +101,8 @@ def best(results: Results, targets: Sequence[AtTarget], name: str) -> Table:
     note += (
         f"{results.title(base)}. By 95% intervals over the repeats (Student's t), ~ is the same within 5%, and ? is "
     )
-    note += "a ratio of which nothing can be told, since repeats differ by more than it or there is one only."
+    note += "a ratio of which nothing can be told, since repeats differ by more than it or there is one only. QPS are "
+    note += "medians, and a ratio is the geometric mean of those of the repeats: it is not the ratio of the medians."
     return Table(f"best-{name}", "Best QPS at a recall", ("engine", *(f">= {one:.3f}" for one in wanted)), rows, note)
 
 
@@ -143,17 +145,35 @@ def interpolated(results: Results, targets: Sequence[AtTarget], name: str) -> Ta
         row = [Cell.of(found.target, ".3f"), Cell(results.title(found.engine), found.engine)]
         between = found.between
         if between is None:
-            rows.append([*row, Cell("not reached"), Cell("-"), Cell("-")])
+            rows.append([*row, Cell("not reached"), *[Cell("-")] * 3])
             continue
         row.append(Cell.of(between.qps, ",.0f"))
         for setting in (between.low, between.high):
             text = f"{setting.label}: {setting.recall.median:.4f}, {setting.qps.median:,.0f}"
             row.append(Cell(text, text, setting.middle.file))
-        rows.append(row)
+        repeats = "; ".join(f"{run}: {qps:,.1f}" for run, qps in by_run(between, found.target).items())
+        rows.append([*row, Cell(repeats, repeats)])
     note = "Interpolated on one index, along the logarithm of QPS; never beyond what was measured. Where the least "
-    note += "effort of an index already finds more, its own figure stands, twice."
-    columns = ("recall =", "engine", "QPS", "from: setting, recall, QPS", "to: setting, recall, QPS")
+    note += "effort of an index already finds more, its own figure stands, twice. The last column has the same of each "
+    note += "repeat, by group, rebuild and repeat. Ratios and their intervals come from these."
+    columns = (
+        "recall =", "engine", "QPS", "from: setting, recall, QPS", "to: setting, recall, QPS", "QPS of the repeats",
+    )  # fmt: skip
     return Table(f"interpolated-{name}", "QPS at exactly a recall", columns, rows, note)
+
+
+def by_run(between: Between, target: float) -> dict[str, float]:
+    """QPS at a target in each repeat that both settings have, by group, rebuild and repeat."""
+    low, high = between.low, between.high
+    found = {}
+    for point in low.points:
+        other = high.qps_by_run.get((point.group, point.rebuild, point.repeat))
+        if other is None:
+            continue
+        pair = (low.recall.median, point.qps), (high.recall.median, other)
+        qps = other if low is high else interpolate(target, *pair)
+        found[f"{point.group}.{point.rebuild + 1}.{point.repeat + 1}"] = qps
+    return found
 
 
 def latencies(results: Results, targets: Sequence[AtTarget], name: str) -> Chart:

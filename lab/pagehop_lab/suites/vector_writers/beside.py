@@ -53,20 +53,14 @@ def vacuum(asked: Asked, count: int) -> dict[str, Any]:
     stop_s = spent.begun_s + spent.elapsed_s
     stretches = (spent.begun_s, spent.begun_s + load.seconds), (begun_s, end_s), (end_s, stop_s)
     first, beside, last = (_rate(times, *one) for one in stretches)
-    shares = share_of(first, beside, last if is_over else None)
-    return written(spent, between(times, spent.begun_s, stop_s)) | shares | {"vacuum_s": end_s - begun_s}
-
-
-def share_of(before: float, beside: float, after: float | None) -> dict[str, Any]:
-    """Autovacuum's effect on the rate, by the rates before, beside and after it.
-
-    None: it did not end.
-    """
-    without = before if after is None else (before + after) / 2
-    return {
-        "rows_before_per_s": before, "rows_beside_per_s": beside, "rows_after_per_s": after,
-        "vacuum_share": beside / without,
-    }  # fmt: skip
+    return written(spent, between(times, spent.begun_s, stop_s)) | {
+        "rows_before_per_s": first,
+        "rows_beside_per_s": beside,
+        "rows_after_per_s": last if is_over else None,
+        "vacuum_s": end_s - begun_s,
+        "vacuum_ended": is_over,
+        "vacuum_share": beside / first,
+    }
 
 
 def _rate(times: list[Float64], begun_s: float, end_s: float) -> float:

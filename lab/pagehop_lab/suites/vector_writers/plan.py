@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from pagehop_lab.analysis.aims import Figure
 from pagehop_lab.analysis.case import Case
 from pagehop_lab.plan.load import ServersLoad
-from pagehop_lab.suites.compared import CREATE_INDEX, DATA, INDEX, MISSED, Compared, raw
+from pagehop_lab.suites.compared import CREATE_INDEX, DATA, INDEX, MISSED, Compared, Raw, raw
 
 # Timed steps need room for this number of rows per second, at most.
 ROWS_PER_S_MAX = 8000
@@ -88,7 +89,7 @@ FIGURES: Mapping[str, Figure] = {
     "rows_per_s": Figure("rows/s", True),
     "cpu_us": Figure("CPU us a row", False),
     "log_bytes": Figure("bytes of log a row", False, is_counted=True, counted_in=COUNTED),
-    "vacuum_share": Figure("of the rows/s without", True),
+    "vacuum_share": Figure("of the rows/s before", True),
     "search_p50_ms": Figure("ms, p50 of a search", False),
     "search_p99_ms": Figure("ms, p99 of a search", False),
     "p50_over_idle": Figure("times p50 without writers", False),
@@ -99,13 +100,31 @@ FIGURES: Mapping[str, Figure] = {
 """Names in the raw files."""
 
 
+def vacuum_share(found: Raw) -> float | None:
+    """The rate beside autovacuum over that before it, which every server has.
+
+    Older files have a share over the mean of before and after, where autovacuum ended.
+    """
+    return None if "vacuum_s" not in found else found["rows_beside_per_s"] / found["rows_before_per_s"]
+
+
+def vacuum_s(found: Raw) -> float | None:
+    """Seconds of autovacuum; infinite if it went on when the writers were stopped.
+
+    Older files do not say whether it ended. There is no rate after it where it did not.
+    """
+    is_over = found.get("vacuum_ended", found.get("rows_after_per_s") is not None)
+    return float(found["vacuum_s"]) if is_over else math.inf
+
+
 def compared(case: str) -> Sequence[Compared]:
     """The figures by which servers may be compared in a step: none that a schedule decides."""
     if case == "search":
         names = ("search_p50_ms", "search_p99_ms", "p50_over_idle", "p99_over_idle")
         return [replace(one, words=f"{one.unit}, beside {_BESIDE}") for one in map(_compared, names)]
     if case == "vacuum":
-        return [_compared(name) for name in ("rows_per_s", "cpu_us", "vacuum_share")]
+        share = replace(_compared("vacuum_share"), of=vacuum_share)
+        return [_compared("rows_per_s"), _compared("cpu_us"), share]
     written = [_compared(name, is_counted=case in COUNTED) for name in ("rows_per_s", "cpu_us", "log_bytes")]
     return [*written, MISSED] if case == "recall" else written
 

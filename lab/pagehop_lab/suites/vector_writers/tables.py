@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from pagehop_lab.suites.paired_servers import over
 from pagehop_lab.suites.ratios import NOTE, ratio_cell
 from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
 from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, through_medians, with_marks
-from pagehop_lab.suites.vector_writers.plan import FIGURES
+from pagehop_lab.suites.vector_writers.plan import FIGURES, vacuum_s, vacuum_share
 
 _WRITES = ("write-one", "write-many", "copy", "log-rows", "log-interval")
 # Figures that may be below 0.
@@ -138,14 +139,15 @@ def vacuum(results: ServerResults) -> Table:
     """Writers beside autovacuum."""
     rows = _rows(results, ("vacuum",), lambda found: [
         *(figure(found, _of(f"rows_{name}_per_s"), ",.0f") for name in ("before", "beside", "after")),
-        figure(found, _of("vacuum_share"), ".2f"),
-        figure(found, _of("vacuum_s"), ",.1f"),
+        figure(found, lambda one: vacuum_share(one.raw), ".2f"),
+        _vacuum_s(found),
     ])  # fmt: skip
     columns = ("server", "step", "valid", "before rows/s", "beside rows/s", "after rows/s", "share", "autovacuum s")
     note = (
         f"{results.load['clients']} clients, each row committed, while autovacuum with the server's own cost settings "
         f"cleans up {results.load['dead_share']:.0%} of the first {results.load['rows']:,} rows. Share: the rate "
-        "beside it, over the middle of those before and after; or of that before, where it went on to the end."
+        "beside it, over that before it. A > is the time after which it had not ended, and was watched no longer: "
+        "there is no rate after it."
     )
     return Table("vacuum", "Writing beside autovacuum", columns, rows, note)
 
@@ -232,6 +234,15 @@ def _rows(results: ServerResults, cases: Sequence[str], of: Callable[[list[Measu
         for case in cases
         if (found := results.of(server, case))
     ]
+
+
+def _vacuum_s(found: Sequence[Measured]) -> Cell:
+    """The middle of the repeats, or the longest watched where autovacuum did not end in that."""
+    cell = figure(found, lambda one: vacuum_s(one.raw), ",.1f")
+    if cell.value != math.inf:
+        return cell
+    longest = max(one.raw["vacuum_s"] for one in found)
+    return Cell(f">{longest:,.0f} (not ended)", invalid=True)
 
 
 def _of(name: str) -> Callable[[Measured], float | None]:

@@ -1,0 +1,155 @@
+"""Tables of the folders of lab/results: those of their reports, and engines at equal recall.
+
+A ratio at a recall and its interval are those of the lab, from the figures of the repeats.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kept_results import ENGINES, REPOSITORY, TEXTS, TEXTS_POSTGRES, about, number, table, tables_of
+
+sys.path.append(str(REPOSITORY / "lab"))
+
+from pagehop_lab.analysis.intervals import Interval, compared
+
+
+def report(folder: str, name: str) -> tuple[list[str], list[list[dict[str, Any]]]]:
+    """The columns and rows of a table of a report; KeyError if there is none of that name."""
+    for section in tables_of(folder)["sections"]:
+        for one in section["tables"]:
+            if one["name"] == name:
+                return one["columns"], one["rows"]
+    raise KeyError(name)
+
+
+def lab(folder: str, name: str, *wanted: str) -> list[str]:
+    """A table of a report, or only the columns `wanted`."""
+    columns, found = report(folder, name)
+    kept = [columns.index(column) for column in wanted] if wanted else range(len(columns))
+    cells = [[row[at]["text"] for at in kept] for row in found]
+    return [*about(folder), "", *table([columns[at] for at in kept], cells).splitlines()]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine of a run: queries a second by recall, cheapest build and smallest index."""
+
+    name: str
+    library: bool
+    qps: dict[float, float]
+    repeats: dict[float, dict[str, float]]
+    """By recall, queries a second in each repeat."""
+    build_cpu_s: float | None
+    index_mb: float
+
+
+def engines(ways: int = 1, run: str = ENGINES) -> list[Engine]:
+    """The engines of a run for one way of sending queries, the fastest at recall 0.99 first.
+
+    In runs of ENGINES the way is one query a call (1) or 100 (2). Runs of texts have one way,
+    without a number.
+    """
+    of = f"fashion-mnist-{ways}" if run == ENGINES else "texts-384"
+    _, built = report(run, f"indexes-{of}")
+    _, interpolated = report(run, f"interpolated-{of}")
+    qps: dict[str, dict[float, float]] = {}
+    repeats: dict[str, dict[float, dict[str, float]]] = {}
+    for row in interpolated:
+        if row[2]["value"] is not None:
+            target, name = float(row[0]["text"]), row[1]["text"]
+            qps.setdefault(name, {})[target] = row[2]["value"]
+            each = [repeat.split(": ") for repeat in row[5]["text"].split("; ")]
+            repeats.setdefault(name, {})[target] = {which: float(text.replace(",", "")) for which, text in each}
+    found = []
+    for name, measured in qps.items():
+        indexes = [row for row in built if row[0]["text"] == name]
+        cpu = [float(row[4]["text"]) for row in indexes if row[4]["text"] != "-"]
+        size = min(float(row[5]["text"]) for row in indexes)
+        is_library = indexes[0][6]["text"] == "-"
+        found.append(Engine(name, is_library, measured, repeats[name], min(cpu) if cpu else None, size))
+    return sorted(found, key=lambda one: -one.qps[0.99])
+
+
+def over(one: Engine, other: Engine, recall: float) -> Interval | None:
+    """Queries a second of one engine over those of another, at a recall that both reach."""
+    if recall not in one.repeats or recall not in other.repeats:
+        return None
+    return compared(one.repeats[recall], other.repeats[recall])
+
+
+def ratio(found: Interval | None) -> str:
+    """A ratio with its interval; a ? where 1 lies within that."""
+    if found is None:
+        return "-"
+    if found.count < 2:
+        return f"{found.middle:.2f}x? (one repeat)"
+    return f"{found.middle:.2f}x{'' if found.is_apart else '?'} ({found.low:.2f} to {found.high:.2f})"
+
+
+def equal(ways: str, kind: str, run: str = ENGINES) -> list[str]:
+    """Queries a second at exactly a recall, and how many times those of the others Pagehop has.
+
+    A row for each engine, `libraries` or `servers`.
+    """
+    chosen = [one for one in engines(int(ways), run) if one.library == (kind == "libraries")]
+    targets = sorted({target for one in chosen for target in one.qps})
+    heads = [f"{target:g}" for target in targets]
+    cells = [[one.name, *(number(one.qps[at]) if at in one.qps else "-" for at in targets)] for one in chosen]
+    [ours] = [one for one in chosen if one.name.startswith("Pagehop")]
+    times = [[other.name, *(ratio(over(ours, other, at)) for at in targets)] for other in chosen if other is not ours]
+    tables = table(["recall@10", *heads], cells), table([f"{ours.name} over", *heads], times)
+    return "\n\n".join(tables).splitlines()
+
+
+def lead() -> list[str]:
+    """The README's table: Pagehop beside the best of the others. Lost rows come last."""
+    cells = sorted(contests(), key=lambda row: "loses" in row[-1])
+    return table(["", "Pagehop", "best of the others", "Pagehop better by"], cells).splitlines()
+
+
+def contests() -> list[list[str]]:
+    """The rows of the README's table."""
+    texts, in_postgres = engines(run=TEXTS), engines(run=TEXTS_POSTGRES)
+    servers = [one for one in engines() if not one.library]
+    return [
+        at_recall("texts, library", texts, 0.95),
+        at_recall("texts, library", texts, 0.99),
+        contest("texts, library, CPU seconds to build", texts, lambda one: one.build_cpu_s, "? (one build)"),
+        contest("texts, library, MB of index", texts, lambda one: one.index_mb),
+        at_recall("texts, PostgreSQL", in_postgres, 0.99),
+        contest("texts, PostgreSQL, MB of index", in_postgres, lambda one: one.index_mb),
+        at_recall("images, database server", servers, 0.99),
+    ]
+
+
+def ours_and_best(chosen: list[Engine], figure: Callable[[Engine], float | None], *, least: bool) -> list[Engine]:
+    """Pagehop, and the best of the others that have a figure."""
+    known = [one for one in chosen if figure(one) is not None]
+    [ours] = [one for one in known if one.name.startswith("Pagehop")]
+    best = (min if least else max)([one for one in known if one is not ours], key=lambda one: figure(one) or 0.0)
+    return [ours, best]
+
+
+def at_recall(what: str, chosen: list[Engine], recall: float) -> list[str]:
+    """A row of the README's table: queries a second at a recall, with the interval of the ratio."""
+    ours, best = ours_and_best(chosen, lambda one: one.qps.get(recall), least=False)
+    found = over(ours, best, recall)
+    assert found is not None
+    told = ratio(found) + (", loses" if found.high < 1 else "")
+    words = f"{what}, queries/s at recall@10 {recall:g}"
+    return [words, number(ours.qps[recall]), f"{best.name} {number(best.qps[recall])}", told]
+
+
+def contest(what: str, chosen: list[Engine], figure: Callable[[Engine], float | None], mark: str = "") -> list[str]:
+    """A row of the README's table of which less is better.
+
+    `mark` says how sure a figure is that is no count.
+    """
+    ours, best = ours_and_best(chosen, figure, least=True)
+    mine, other = figure(ours) or 0.0, figure(best) or 0.0
+    told = f"{other / mine:.2f}x{mark}" + (", loses" if other < mine else "")
+    return [what, number(mine), f"{best.name} {number(other)}", told]
