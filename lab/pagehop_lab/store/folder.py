@@ -74,7 +74,7 @@ class RunFolder:
         self.damaged: list[str] = []
         """Files that cannot be read; they count as not measured."""
         if not path.is_dir():
-            raise StoreError(f"{path} is no folder of a run")
+            raise StoreError(f"{path} is not a folder of a run")
         for kind in KINDS:
             for file in sorted((path / kind).glob("*.json")):
                 # Another process may write while this one reads.
@@ -133,7 +133,7 @@ class RunFolder:
         """The plan that was run last."""
         plans = _plans(self.path)
         if not plans:
-            raise StoreError(f"{self.path} has no plan: it is no folder of a run")
+            raise StoreError(f"{self.path} has no plan: it is not a folder of a run")
         return plans[-1].read_text()
 
     @property

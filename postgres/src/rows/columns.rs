@@ -232,7 +232,7 @@ impl Keys {
 }
 
 fn refuse_type(at: usize) -> ! {
-    let what = format!("column {} of the index is no filter column", at + 1);
+    let what = format!("column {} of the index cannot be a filter column", at + 1);
     let hint = "The vector is the first column. Those behind it have one of the types int2, int4, int8, float4, float8, \
                 bool, date, timestamp, timestamptz, text, varchar, uuid, int4[], int8[] and text[].";
     errors::report(PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED, what, Some(hint.into()))

@@ -56,7 +56,7 @@ pub(super) fn read_text_ids(path: &Path) -> Result<Vec<String>, Error> {
                 let what = format!("line {} has {bytes} bytes, an id has 1 to {TEXT_ID_BYTES_MAX}", at + 1);
                 return refuse(path, what);
             }
-            Err(_) => return refuse(path, format!("line {} is no UTF-8", at + 1)),
+            Err(_) => return refuse(path, format!("line {} is not UTF-8", at + 1)),
         };
         ids.push(id);
     }

@@ -30,7 +30,7 @@ impl Value {
         };
         value.ok_or_else(|| {
             let text = Self::Text(text.to_owned());
-            Error::argument(format!("{text} is no value of kind {}", kind.name()))
+            Error::argument(format!("{text} is not a value of kind {}", kind.name()))
         })
     }
 }

@@ -226,7 +226,7 @@ impl<'a> PostingLeaf<'a> {
     pub(crate) fn new(shape: &'a PostingShape, page: PageId, body: &'a [u8]) -> Result<Self, Error> {
         let leaf = Self { shape, body };
         if kind(body) != Some(PageKind::ColumnLeaf) || leaf.count() > shape.capacity {
-            let what = format!("kind {} with {} entries is no leaf of postings", body[0], leaf.count());
+            let what = format!("kind {} with {} entries is not a leaf of postings", body[0], leaf.count());
             return Err(Error::corrupt(page, what));
         }
         Ok(leaf)

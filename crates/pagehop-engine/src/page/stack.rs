@@ -70,7 +70,7 @@ impl Stack {
         let mut fields = Fields::at(body, COUNT_AT);
         let (count, next, depth) = (usize::from(fields.u16()), fields.u32(), fields.u32() as usize);
         if kind(body) != Some(self.kind) || count > ENTRIES_MAX {
-            let what = format!("kind {} with {count} entries is no page of {}", body[0], self.name);
+            let what = format!("kind {} with {count} entries is not a page of {}", body[0], self.name);
             return Err(Error::corrupt(page, what));
         }
         Ok(StackHead { count, next, depth })
