@@ -60,7 +60,7 @@ pub(crate) unsafe fn grown_index(index: pg_sys::Relation) -> Result<(), Error> {
 
 /// Calibrates an index if it never was and is large enough, if its model `is_trained` again, or if
 /// much has changed since. A
-/// calibration by a user's queries is kept: rows are no substitute for them.
+/// calibration by a user's queries is kept: rows do not replace them.
 ///
 /// # Safety
 ///

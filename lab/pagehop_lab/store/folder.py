@@ -259,7 +259,7 @@ def _same_machine(path: Path, machine: Mapping[str, Any]) -> Mapping[str, Any]:
             _publish(path, json.dumps(machine, indent=1).encode() + b"\n")
         return machine
     known: dict[str, Any] = json.loads(path.read_text())
-    # Folders from before say less of the machine, and what is not known is no difference. An
+    # Folders from before say less of the machine, and what is not known is not a difference. An
     # upgrade of the compilers must not end a run that takes days: records say so instead.
     differing = [
         name

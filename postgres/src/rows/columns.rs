@@ -40,7 +40,7 @@ pub(crate) enum ValueType {
 }
 
 impl ValueType {
-    /// The type with this number; `None` if it is no type of filter columns.
+    /// The type with this number; `None` if it is not a type of filter columns.
     pub(crate) fn of(oid: pg_sys::Oid) -> Option<Self> {
         Some(match oid {
             pg_sys::INT2OID => Self::Int2,
@@ -65,7 +65,7 @@ impl ValueType {
         matches!(self, Self::Text | Self::Uuid) || self.element().is_some()
     }
 
-    /// The type of the elements of an array; `None` if values are no arrays.
+    /// The type of the elements of an array; `None` if values are not arrays.
     pub(crate) fn element(self) -> Option<Self> {
         match self {
             Self::Int4Array => Some(Self::Int4),
@@ -80,7 +80,7 @@ impl ValueType {
         if self.element().is_some() { ColumnKind::Tags } else { ColumnKind::Int }
     }
 
-    /// The integer of a value, which is no array.
+    /// The integer of a value, which is not an array.
     ///
     /// # Safety
     ///

@@ -13,7 +13,7 @@ impl Value {
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] if the text is no value of the kind.
+    /// [`Error::Argument`] if the text is not a value of the kind.
     pub fn parse(kind: ColumnKind, text: &str) -> Result<Self, Error> {
         let value = match kind {
             ColumnKind::Bool => match text {

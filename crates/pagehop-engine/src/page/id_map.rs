@@ -116,7 +116,7 @@ fn write_inner(body: &mut [u8], children: &[(u64, u32)]) {
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if it is no leaf, or has no room.
+/// [`Error::Corrupt`] if it is not a leaf, or has no room.
 pub(crate) fn put(page: PageId, body: &mut [u8], id: u64, node: NodeId) -> Result<Option<NodeId>, Error> {
     let leaf = leaf(page, body)?;
     let count = leaf.count();

@@ -94,7 +94,7 @@ pub(crate) fn init(body: &mut [u8]) {
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if the page is no page of records, or a record is where none can be.
+/// [`Error::Corrupt`] if the page is not a page of records, or a record is where none can be.
 pub(crate) fn entries(page: PageId, body: &[u8]) -> Result<Vec<(usize, usize)>, Error> {
     kind::expect_kind(page, body, PageKind::Payload)?;
     let (count, low) = head(body);

@@ -173,7 +173,7 @@ impl PostingShape {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if it is no leaf, has no room, or has the posting.
+    /// [`Error::Corrupt`] if it is not a leaf, has no room, or has the posting.
     pub(crate) fn put(&self, page: PageId, body: &mut [u8], posting: &Posting) -> Result<(), Error> {
         let leaf = PostingLeaf::new(self, page, body)?;
         let count = leaf.count();
@@ -191,7 +191,7 @@ impl PostingShape {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if it is no leaf.
+    /// [`Error::Corrupt`] if it is not a leaf.
     pub(crate) fn remove(
         &self,
         page: PageId,

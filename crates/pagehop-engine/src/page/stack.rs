@@ -65,7 +65,7 @@ impl Stack {
 
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if it is no page of the list.
+    /// [`Error::Corrupt`] if it is not a page of the list.
     pub(super) fn head(self, page: PageId, body: &[u8]) -> Result<StackHead, Error> {
         let mut fields = Fields::at(body, COUNT_AT);
         let (count, next, depth) = (usize::from(fields.u16()), fields.u32(), fields.u32() as usize);
@@ -125,8 +125,8 @@ impl Stack {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if there are more than `pages_max`, or one is no page of the list; those
-    /// of `each`.
+    /// [`Error::Corrupt`] if there are more than `pages_max`, or one is not a page of the list;
+    /// those of `each`.
     pub(super) fn scan(
         self,
         reader: &mut impl Reader,

@@ -28,9 +28,9 @@ pub struct Searcher<'i, P: Pages + 'i> {
 impl<P: Pages> Index<P> {
     /// The options of a search for the `k` nearest rows with `effort`.
     ///
-    /// A recall that is out of reach, or of which it is not known what it takes, is no error: it is
-    /// searched for as hard as is known, and the plan says so ([`SearchPlan::reach`]). An index too
-    /// small to be calibrated is searched to its end.
+    /// A recall that is out of reach, or whose settings are not known, is not an error: the search
+    /// takes the largest settings that are known, and the plan says so ([`SearchPlan::reach`]). An
+    /// index too small to be calibrated is searched to its end.
     ///
     /// # Errors
     ///
