@@ -251,14 +251,14 @@ unsafe fn warn_of_reach(relation: pg_sys::Relation, k: usize, asked: &Asked, rea
     let Some(name) = (unsafe { first_warning(relation, asked.recall) }) else { return };
     if let Reach::Beyond { best } = reach {
         let message = format!(
-            "{asked} is more than any search of index \"{name}\" for {k} rows reached when it was \
-             calibrated, which was {best:.4}"
+            "{asked} is above the highest recall that the calibration of index \"{name}\" reached for {k} rows, \
+             which is {best:.4}"
         );
-        let hint = "Searches are as long as the longest one then. Set a lower recall to make them faster.";
+        let hint = "Searches use the settings of its longest search. Set a lower recall to make them faster.";
         errors::warn(message, hint.to_string());
     } else {
         let message = format!("index \"{name}\" was never calibrated, so it is not known what {asked} takes");
-        let hint = format!("VACUUM calibrates it, and so does SELECT pagehop_calibrate('{name}'); now.");
+        let hint = format!("The next VACUUM calibrates it. SELECT pagehop_calibrate('{name}'); does so now.");
         errors::warn(message, hint);
     }
 }

@@ -270,8 +270,8 @@ def test_a_recall_out_of_reach_is_one_warning(connect: Connect) -> None:
         for _ in range(2):
             assert len(run(connection, nearest)) == 10
         if wanted != "0.2":
-            what = f'pagehop.recall = {wanted} is more than any search of index "items_embedding" for 10 rows reached'
-            warned.append(f"WARNING: {what} when it was calibrated, which was {best:.4f}")
+            what = f"WARNING: pagehop.recall = {wanted} is above the highest recall that the calibration of"
+            warned.append(f'{what} index "items_embedding" reached for 10 rows, which is {best:.4f}')
         assert said == warned
     # A list or a slack goes before the recall, each of them alone, too.
     run(connection, "SET pagehop.recall = 0.96")
