@@ -1,4 +1,4 @@
-//! What a session sets: how a search goes and when a scan ends.
+//! The settings of a session: how a search is done, and when a scan ends.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -122,8 +122,8 @@ pub(crate) fn register() {
     unsafe { pg_sys::MarkGUCPrefixReserved(c"pagehop".as_ptr()) };
 }
 
-/// Has plans made again when `pagehop.recall` becomes 1, or is 1 no more: the planner leaves the
-/// index out for that recall alone, and a plan that was kept does not know.
+/// Discards cached plans when `pagehop.recall` changes to 1 or from 1. Only at a recall of 1 the
+/// planner does not use the index, and a cached plan would keep the choice for the old recall.
 #[pg_guard]
 unsafe extern "C-unwind" fn assign_recall(recall: f64, _extra: *mut c_void) {
     if (recall >= 1.0) != is_exact() {
@@ -132,7 +132,7 @@ unsafe extern "C-unwind" fn assign_recall(recall: f64, _extra: *mut c_void) {
     }
 }
 
-/// Has plans made again that were made with the other value.
+/// Discards cached plans when the setting changes, since they were made with the old value.
 #[pg_guard]
 unsafe extern "C-unwind" fn assign_skip(skip: bool, _extra: *mut c_void) {
     if skip != skips_unread_distances() {
