@@ -83,7 +83,7 @@ def passages_near_passages(texts: Texts, rows: int) -> Content:
 
 
 def passages_near_titles(texts: Texts, rows: int) -> Content:
-    """`texts-384-ood`: the same passages; queries are titles, a few words that are not a sentence."""
+    """`texts-384-ood`: the same passages; queries are titles: words without a sentence."""
     blocks = _vectors(texts, rows)
     titles = texts.found.titles[: texts.shards.size]
     job = Job(texts.shards.folder, f"titles-{passages.checksum(titles)}", titles, keeps_tokens=False)
