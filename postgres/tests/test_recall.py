@@ -463,3 +463,11 @@ def test_measuring_takes_rights(connect: Connect) -> None:
         run(connection, f"RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}")
     with pytest.raises(errors.WrongObjectType):
         run(connection, "SELECT * FROM pagehop_calibrate('items_pkey')")
+
+
+@pytest.mark.parametrize("arguments", ["-1", "10, -1"])
+def test_a_negative_count_is_refused(connect: Connect, arguments: str) -> None:
+    connection = connect()
+    create(connection)
+    with pytest.raises(errors.InvalidParameterValue, match="k and samples must be 0 or more, not -1"):
+        run(connection, f"SELECT * FROM pagehop_recall('items_embedding', {arguments})")
