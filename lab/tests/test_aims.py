@@ -52,7 +52,7 @@ def test_less_is_better_where_something_is_spent() -> None:
 
 def test_ratios_are_of_the_same_repeat() -> None:
     one, other = Series({(0, 0): 100, (0, 1): 200}, ""), Series({(0, 0): 50, (0, 1): 100}, "")
-    assert ratios(one, other) == [2, 2], "what changed for both is not spread"
+    assert ratios(one, other) == [2, 2], "what changed for both is no spread"
     assert ratios(one, Series({(1, 0): 50}, "")) == [3]
 
 

@@ -167,7 +167,7 @@ def test_heat_and_a_host_that_takes_cores_are_noted_and_counted_on_the_page(tmp_
     taken = {"stolen_cores": 0.4, "throttled_count": 3}
     with patch.object(Disturbance, "since", lambda *_: taken):
         results, _ = run(plan_of("old"), tmp_path / "run", FakeBench(), FakeProduct())
-    assert results.sound, "a note is not a verdict"
+    assert results.sound, "a note is no verdict"
     for one in results.measured:
         assert one.noted == (
             "others were running: the host gave 0.40 cores of this machine to others",

@@ -154,7 +154,7 @@ def test_parquet_has_figures_as_numbers_and_leads_to_raw_files(folder: Path) -> 
     assert [row["engine"] for row in best] == ["honest", "slow", "short"]
     assert isinstance(best[0][">= 0.050"], float)
     assert (folder / best[0][">= 0.050 file"]).is_file()
-    assert best[2][">= 0.050"] is None, "what was not reached is not a figure"
+    assert best[2][">= 0.050"] is None, "what was not reached is no figure"
     points = parquet.read_table(folder / "report/points-generated-16.parquet").to_pylist()
     with (folder / "report/points-generated-16.csv").open() as file:
         assert [row["QPS"] for row in points] == [float(row["QPS"]) for row in csv.DictReader(file)]

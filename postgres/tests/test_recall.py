@@ -143,7 +143,7 @@ def test_vacuum_calibrates_where_much_has_changed(connect: Connect) -> None:
     run(connection, f"SELECT * FROM pagehop_calibrate('items_embedding', {asked})")
     run(connection, "DELETE FROM items WHERE id < 1000")
     run(connection, "VACUUM items")
-    assert run(connection, info) == [(2600, 1000, "queries")], "rows do not replace queries"
+    assert run(connection, info) == [(2600, 1000, "queries")], "rows are no substitute for queries"
 
 
 def test_an_audit_is_shown_by_info(connect: Connect) -> None:
