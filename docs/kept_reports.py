@@ -147,7 +147,7 @@ def at_recall(what: str, chosen: list[Engine], recall: float) -> list[str]:
 def contest(what: str, chosen: list[Engine], figure: Callable[[Engine], float | None], mark: str = "") -> list[str]:
     """A row of the README's table of which less is better.
 
-    `mark` says how sure a figure is that is no count.
+    `mark` says how sure a figure is that is not a count.
     """
     ours, best = ours_and_best(chosen, figure, least=True)
     mine, other = figure(ours) or 0.0, figure(best) or 0.0

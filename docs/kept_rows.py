@@ -35,7 +35,7 @@ class Line:
     ours: str
     others: str
     better: float | None
-    """How many times better Pagehop is; below 1 it loses. None if the row is no comparison."""
+    """How many times better Pagehop is; below 1 it loses. None if the row is not a comparison."""
     spread: tuple[float, float] | None
     detail: str
     told: str = ""

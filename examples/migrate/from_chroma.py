@@ -46,14 +46,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _column(given: str) -> tuple[str, str]:
     name, colon, kind = given.rpartition(":")
     if not name or not colon or not kind:
-        raise argparse.ArgumentTypeError(f"{given!r} is no column and its kind, such as year:int")
+        raise argparse.ArgumentTypeError(f"{given!r} is not a column with its kind, such as year:int")
     return name, kind
 
 
 def migrate(folder: Path, collection: str, new: Path, columns: dict[str, str]) -> int:
     """Copies a collection to a new index, and returns its number of documents."""
     if not (folder / "chroma.sqlite3").exists():
-        raise FileNotFoundError(f"{folder} is no folder of Chroma: it has no chroma.sqlite3")
+        raise FileNotFoundError(f"{folder} is not a folder of Chroma: it has no chroma.sqlite3")
     if new.exists():
         raise FileExistsError(f"{new} is there already")
     client = chromadb.PersistentClient(folder, settings=chromadb.Settings(anonymized_telemetry=False))

@@ -41,7 +41,7 @@ def dimensions(path: Path) -> int:
         dim, rest = divmod(label - vector, 4)
         if rest == 0 and 1 <= dim <= _DIM_MAX and size == label + 8:
             return int(dim)
-    raise ValueError(f"{path} is no file of hnswlib with vectors of at most {_DIM_MAX} dimensions")
+    raise ValueError(f"{path} is not a file of hnswlib with vectors of at most {_DIM_MAX} dimensions")
 
 
 class HnswlibSource:

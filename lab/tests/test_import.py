@@ -155,7 +155,7 @@ def test_what_is_no_result_is_refused(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(FormatError, match=name):
             read.read(path)
-    with pytest.raises(FormatError, match="is no file"):
+    with pytest.raises(FormatError, match="is not a file"):
         read.read(tmp_path / "nowhere.json")
 
 
@@ -205,4 +205,4 @@ def test_files_are_added_all_or_none(folder: Path, tmp_path: Path, capsys: pytes
     assert "broken.json: no result file of VectorDBBench" in capsys.readouterr().err
     assert len(RunFolder(folder).all("foreign")) == before
     assert main(["import", str(tmp_path), str(good)]) == 1
-    assert "is no folder of a run" in capsys.readouterr().err
+    assert "is not a folder of a run" in capsys.readouterr().err

@@ -224,7 +224,7 @@ def test_a_column_of_parquet_is_a_set(
         (np.zeros(5), "it has shape (5,) of float64, and not rows of numbers"),
         (np.array([["a"]]), "and not rows of numbers"),
         (np.zeros((4, 0)), "and not rows of numbers"),
-        (np.zeros((40, 2)), "its 40 rows are no more than 1,000 queries"),
+        (np.zeros((40, 2)), "its 40 rows are not more than 1,000 queries"),
         (b"nothing", "cannot read"),
     ],
 )

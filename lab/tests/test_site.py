@@ -132,7 +132,7 @@ def test_a_site_replaces_a_site_and_nothing_else(site: Path, tmp_path: Path) -> 
     runs = site.parent / "runs"
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter").touch()
-    with pytest.raises(StoreError, match="is no site of the lab: give a folder that is new or empty"):
+    with pytest.raises(StoreError, match="is not a site of the lab: give a folder that is new or empty"):
         build([runs], tmp_path / "mine", lambda _: None)
     with pytest.raises(StoreError, match="two runs are called run-20260101-a"):
         build([runs, runs / "run-20260101-a"], tmp_path / "site", lambda _: None)

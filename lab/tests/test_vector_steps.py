@@ -118,7 +118,7 @@ def test_the_index_is_used_or_that_is_said(dataset: data.Dataset) -> None:
         tables.remove()
         assert ours.execute("SHOW TABLES") == []
         wrong = ServerSpec("pgvector", "by-url", url=ours.url())
-        with pytest.raises(DevServerError, match="no URL of the product that the plan names"):
+        with pytest.raises(DevServerError, match="not a URL of the product that the plan names"):
             OF_SERVERS["vector-inserts"].servers(read_servers(PLAN, "test"))["pgvector"].version(wrong)
 
 

@@ -76,7 +76,7 @@ unsafe fn wanted(index: pg_sys::Relation, info: &Info) -> Option<f32> {
 
 /// Audits an index if enough has changed since it was last measured. If its searches find less than
 /// their target, it is calibrated and audited again, and the log has a message. An index that was
-/// calibrated by a user's queries is left alone: rows are no substitute for them.
+/// calibrated by a user's queries is left alone: rows do not replace them.
 ///
 /// # Safety
 ///

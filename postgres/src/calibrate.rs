@@ -58,9 +58,9 @@ pub(crate) unsafe fn grown_index(index: pg_sys::Relation) -> Result<(), Error> {
     unsafe { measure_and_store(index, None, &mut go_on).map(|_| ()) }
 }
 
-/// Calibrates an index if it never was and is large enough, if its model `is_trained` again, or if
-/// much has changed since. A
-/// calibration by a user's queries is kept: rows are no substitute for them.
+/// Calibrates an index that has enough rows, if it was never calibrated, if its model `is_trained`
+/// again, or if many rows have changed since. A calibration by a user's queries is kept: rows do
+/// not replace them.
 ///
 /// # Safety
 ///

@@ -69,7 +69,7 @@ pub(crate) fn report(code: PgSqlErrorCode, message: String, hint: Option<String>
     unreachable!("an ERROR does not return")
 }
 
-/// Tells the client something that is no error.
+/// Tells the client something that is not an error.
 pub(crate) fn notice(message: String, detail: &str, hint: String) {
     let code = PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION;
     ErrorReport::new(code, message, "pagehop").set_detail(detail).set_hint(hint).report(PgLogLevel::NOTICE);

@@ -43,7 +43,7 @@ pub extern "C-unwind" fn pagehop_handler(_call: pg_sys::FunctionCallInfo) -> pg_
         amcanbackward: false,
         amcanunique: false,
         amcanmulticol: true,
-        // Scans need no condition on the first column: they have an order.
+        // A scan has an ORDER BY on the vector, the first column, and needs no condition on it.
         amoptionalkey: true,
         amsearcharray: true,
         amsearchnulls: true,
@@ -54,7 +54,7 @@ pub extern "C-unwind" fn pagehop_handler(_call: pg_sys::FunctionCallInfo) -> pg_
         // Builds use threads of the backend, not parallel workers.
         amcanbuildparallel: false,
         amcaninclude: false,
-        // For workers of a parallel vacuum: they get none of these indexes.
+        // PostgreSQL reads this for parallel vacuum, which never takes these indexes.
         amusemaintenanceworkmem: true,
         amsummarizing: false,
         amparallelvacuumoptions: VACUUM_OPTIONS as u8,

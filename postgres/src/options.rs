@@ -1,4 +1,4 @@
-//! What a session sets: how a search goes and when a scan ends.
+//! The settings of a session: how a search is done, and when a scan ends.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -122,8 +122,8 @@ pub(crate) fn register() {
     unsafe { pg_sys::MarkGUCPrefixReserved(c"pagehop".as_ptr()) };
 }
 
-/// Has plans made again when `pagehop.recall` becomes 1, or is 1 no more: the planner leaves the
-/// index out for that recall alone, and a plan that was kept does not know.
+/// Discards cached plans when `pagehop.recall` changes to 1 or from 1. Only at a recall of 1 the
+/// planner does not use the index, and a cached plan would keep the choice for the old recall.
 #[pg_guard]
 unsafe extern "C-unwind" fn assign_recall(recall: f64, _extra: *mut c_void) {
     if (recall >= 1.0) != is_exact() {
@@ -132,7 +132,7 @@ unsafe extern "C-unwind" fn assign_recall(recall: f64, _extra: *mut c_void) {
     }
 }
 
-/// Has plans made again that were made with the other value.
+/// Discards cached plans when the setting changes, since they were made with the old value.
 #[pg_guard]
 unsafe extern "C-unwind" fn assign_skip(skip: bool, _extra: *mut c_void) {
     if skip != skips_unread_distances() {
@@ -251,14 +251,14 @@ unsafe fn warn_of_reach(relation: pg_sys::Relation, k: usize, asked: &Asked, rea
     let Some(name) = (unsafe { first_warning(relation, asked.recall) }) else { return };
     if let Reach::Beyond { best } = reach {
         let message = format!(
-            "{asked} is more than any search of index \"{name}\" for {k} rows reached when it was \
-             calibrated, which was {best:.4}"
+            "{asked} is above the highest recall that the calibration of index \"{name}\" reached for {k} rows, \
+             which is {best:.4}"
         );
-        let hint = "Searches are as long as the longest one then. Set a lower recall to make them faster.";
+        let hint = "Searches use the settings of its longest search. Set a lower recall to make them faster.";
         errors::warn(message, hint.to_string());
     } else {
         let message = format!("index \"{name}\" was never calibrated, so it is not known what {asked} takes");
-        let hint = format!("VACUUM calibrates it, and so does SELECT pagehop_calibrate('{name}'); now.");
+        let hint = format!("The next VACUUM calibrates it. SELECT pagehop_calibrate('{name}'); does so now.");
         errors::warn(message, hint);
     }
 }

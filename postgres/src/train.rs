@@ -112,10 +112,11 @@ pub(crate) unsafe fn grown_index(
 /// VACUUM, or in the log.
 fn say_no_room(name: &str, megabytes: u64) {
     let setting = memory::setting();
-    let message =
-        format!("index \"{name}\" has grown beyond its model, and {setting} has no room to train it again");
+    let message = format!(
+        "the model of index \"{name}\" was trained with far fewer rows, and {setting} is too small to train it again"
+    );
     let hint = format!(
-        "SET maintenance_work_mem = '{megabytes}MB'; before VACUUM trains it, and so does REINDEX INDEX CONCURRENTLY {name};"
+        "SET maintenance_work_mem = '{megabytes}MB'; and run VACUUM again, or REINDEX INDEX CONCURRENTLY {name};"
     );
     if memory::is_autovacuum() {
         pgrx::log!("{message}. {hint}");

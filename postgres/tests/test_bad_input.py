@@ -48,7 +48,11 @@ def connection(connect: Connect) -> psycopg.Connection:
         ("(sparse)", "no default operator class", None),
         ("(bits)", "no default operator class", None),
         ("(embedding vector_l1_ops)", 'operator class "vector_l1_ops" does not exist', None),
-        ("(embedding vector_l2_ops, other vector_l2_ops)", "column 2 of the index is no filter column", "int2, int4"),
+        (
+            "(embedding vector_l2_ops, other vector_l2_ops)",
+            "column 2 of the index cannot be a filter column",
+            "int2, int4",
+        ),
         ("(embedding vector_l2_ops) INCLUDE (id)", "does not support included columns", None),
         ("(embedding vector_l2_ops DESC)", "does not support ASC/DESC options", None),
         ("(embedding vector_l2_ops) WITH (m = 16)", 'unrecognized parameter "m"', "only storage parameter is recall"),

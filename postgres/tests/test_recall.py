@@ -270,8 +270,8 @@ def test_a_recall_out_of_reach_is_one_warning(connect: Connect) -> None:
         for _ in range(2):
             assert len(run(connection, nearest)) == 10
         if wanted != "0.2":
-            what = f'pagehop.recall = {wanted} is more than any search of index "items_embedding" for 10 rows reached'
-            warned.append(f"WARNING: {what} when it was calibrated, which was {best:.4f}")
+            what = f"WARNING: pagehop.recall = {wanted} is above the highest recall that the calibration of"
+            warned.append(f'{what} index "items_embedding" reached for 10 rows, which is {best:.4f}')
         assert said == warned
     # A search_list or a slack takes precedence over the recall, also one of them alone.
     run(connection, "SET pagehop.recall = 0.96")
@@ -463,3 +463,11 @@ def test_measuring_takes_rights(connect: Connect) -> None:
         run(connection, f"RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}")
     with pytest.raises(errors.WrongObjectType):
         run(connection, "SELECT * FROM pagehop_calibrate('items_pkey')")
+
+
+@pytest.mark.parametrize("arguments", ["-1", "10, -1"])
+def test_a_negative_count_is_refused(connect: Connect, arguments: str) -> None:
+    connection = connect()
+    create(connection)
+    with pytest.raises(errors.InvalidParameterValue, match="k and samples must be 0 or more, not -1"):
+        run(connection, f"SELECT * FROM pagehop_recall('items_embedding', {arguments})")

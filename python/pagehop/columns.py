@@ -152,7 +152,7 @@ def as_kinds(columns: Any) -> list[tuple[str, str]]:
     if columns is None:
         return []
     if not isinstance(columns, Mapping):
-        raise ArgumentError('columns is no dict of names and kinds, such as {"topic": "int"}')
+        raise ArgumentError('columns must be a dict of names and kinds, such as {"topic": "int"}')
     return [(_as_name(name), str(kind)) for name, kind in columns.items()]
 
 
@@ -180,12 +180,12 @@ def _named(columns: Any) -> Iterable[tuple[str, Any]]:
         return [(name, columns.column(name)) for name in columns.column_names]
     if isinstance(columns, Mapping) or hasattr(columns, "items"):
         return [(_as_name(name), values) for name, values in columns.items()]
-    raise ArgumentError("columns is no dict of names and values, and no table of Arrow or pandas")
+    raise ArgumentError("columns must be a dict of names and values, or a table of Arrow or pandas")
 
 
 def _as_name(name: Any) -> str:
     if not isinstance(name, str):
-        raise ArgumentError(f"columns: {name!r} is no name of a column, it must be a str")
+        raise ArgumentError(f"columns: the name of a column must be a str, not {name!r}")
     return name
 
 
@@ -288,20 +288,20 @@ def _uuid(name: str, row: int, text: str) -> tuple[str, bytes]:
     try:
         return ("uuid", uuid.UUID(text).bytes)
     except ValueError:
-        raise ArgumentError(f"column '{name}', row {row}: {text!r:.80} is no UUID") from None
+        raise ArgumentError(f"column '{name}', row {row}: {text!r:.80} is not a UUID") from None
 
 
 def _as_tags(tags: Any, where: str) -> list[str]:
     """Tags for the engine."""
     if isinstance(tags, (str, bytes)):
-        raise ArgumentError(f"{where}{tags!r:.80} is no list of tags")
+        raise ArgumentError(f"{where}{tags!r:.80} is not a list of tags")
     try:
         listed = list(tags)
     except TypeError:
-        raise ArgumentError(f"{where}{tags!r:.80} is no list of tags") from None
+        raise ArgumentError(f"{where}{tags!r:.80} is not a list of tags") from None
     for tag in listed:
         if not isinstance(tag, str):
-            raise ArgumentError(f"{where}{tag!r:.80} is no tag, a tag is a str")
+            raise ArgumentError(f"{where}{tag!r:.80} is not a tag: a tag is a str")
     return [str(tag) for tag in listed]
 
 
@@ -332,7 +332,7 @@ def _as_value(value: Any, where: str = "") -> Any:
     for kind in (bool, int, float, str):
         if isinstance(value, kind):
             return kind(value)
-    raise ArgumentError(f"{where}{value!r:.80} is no bool, number, str, time or UUID")
+    raise ArgumentError(f"{where}{value!r:.80} is not a bool, number, str, time or UUID")
 
 
 def _is_missing(value: Any) -> bool:

@@ -71,7 +71,7 @@ def as_text_ids(ids: Any) -> list[str]:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise ArgumentError(f"ids[{at}] is {text!r:.80}, which is no text that UTF-8 has") from None
+            raise ArgumentError(f"ids[{at}] is {text!r:.80}, which UTF-8 cannot encode") from None
     return [str(text) for text in texts]
 
 

@@ -65,8 +65,8 @@ def _of_plan(
     if best is not None:
         yield (
             "best",
-            f"recall={recall:g} is more than any search for {k} rows reached when the index was calibrated, which was "
-            f"{best:.4f}; such searches are as long as the longest one then. recall=1 is exact",
+            f"recall={recall:g} is above the highest recall that the calibration reached for {k} rows, which is "
+            f"{best:.4f}; searches use the settings of its longest search. recall=1 is exact",
         )
     if outdated is not None:
         changes, rows, longer_rows = outdated

@@ -153,7 +153,7 @@ pub(crate) fn filter(py: Python<'_>, form: &Bound<'_, PyAny>, depth: usize) -> P
             let text: String = part(1)?.extract()?;
             text.parse().map_err(|error| errors::to_python(py, &error))?
         }
-        other => return Err(errors::argument(py, format!("'{other}' is no form of a filter"))),
+        other => return Err(errors::argument(py, format!("'{other}' is not a form of a filter"))),
     })
 }
 
@@ -165,7 +165,7 @@ fn comparison(py: Python<'_>, sign: &str) -> PyResult<Comparison> {
         "<=" => Comparison::LessOrEqual,
         ">" => Comparison::Greater,
         ">=" => Comparison::GreaterOrEqual,
-        other => return Err(errors::argument(py, format!("'{other}' is no comparison"))),
+        other => return Err(errors::argument(py, format!("'{other}' is not a comparison"))),
     })
 }
 
@@ -193,6 +193,6 @@ fn value(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Value> {
     {
         Value::Uuid(bytes)
     } else {
-        return Err(errors::argument(py, format!("{value} is no value of a column")));
+        return Err(errors::argument(py, format!("{value} is not a value of a column")));
     })
 }

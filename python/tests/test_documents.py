@@ -14,6 +14,7 @@ from blocks import REPOSITORY
 
 README_LINES_MAX = 130
 CHANGE_WORDS_MAX = 25
+DECISION_WORDS_MAX = 20
 COLUMNS_MAX = 100
 
 LAB = [
@@ -70,3 +71,15 @@ def test_prose_is_wrapped(path: Path) -> None:
 def test_links_lead_to_files_that_exist(path: Path) -> None:
     links = re.findall(r"\]\((?!http|#)([^)#]+)", path.read_text())
     assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+def test_the_index_of_decisions_lists_each_of_them() -> None:
+    folder = REPOSITORY / "docs" / "decisions"
+    row = re.compile(r"^\| \[(\d{4})\]\((\S+)\) \| (.+?) \| (.+) \|$", re.MULTILINE)
+    listed = row.findall((folder / "README.md").read_text())
+    decisions = sorted(path for path in folder.glob("*.md") if path.name != "README.md")
+    assert [name for _, name, _, _ in listed] == [path.name for path in decisions]
+    for (number, name, title, decision), path in zip(listed, decisions, strict=True):
+        assert name.startswith(number)
+        assert path.read_text().partition("\n")[0] == f"# {number}: {title}"
+        assert len(decision.split()) <= DECISION_WORDS_MAX, f"{name}: {decision}"

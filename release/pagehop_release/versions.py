@@ -42,7 +42,7 @@ def begin(repository: Path, new: str) -> list[Path]:
     """
     old = current(repository)
     if not _VERSION.fullmatch(new) or _numbers(new) <= _numbers(old):
-        raise DevServerError(f"'{new}' is no version after {old}, such as {_next(old)}")
+        raise DevServerError(f"'{new}' is not a version after {old}, such as {_next(old)}")
     if not run(["git", "tag", "--list", f"v{old}"], cwd=repository).strip():
         raise DevServerError(f"{old} is not released, so its number stays: `./dev release tag` releases it")
     texts = {

@@ -111,7 +111,7 @@ def test_the_next_version_is_written_everywhere(repository: Path) -> None:
 
 @pytest.mark.parametrize("new", ["0.0.1", "1", "1.0.0-rc1", "v1.0.0", ""])
 def test_a_version_that_is_none_is_refused(repository: Path, new: str) -> None:
-    with pytest.raises(DevServerError, match=f"'{new}' is no version after"):
+    with pytest.raises(DevServerError, match=f"'{new}' is not a version after"):
         versions.begin(repository, new)
 
 

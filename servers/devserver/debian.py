@@ -51,7 +51,7 @@ def address() -> str:
     """The first address from which this machine fetches Debian."""
     if not _KEYRING.exists():
         raise DevServerError(
-            f"{_KEYRING} is missing: servers are made of Debian's packages, and this is no Debian; for Postgres, "
+            f"{_KEYRING} is missing: servers are made of Debian's packages, and this is not Debian; for Postgres, "
             "PAGEHOP_PG_CONFIG may name the pg_config of a server that is installed"
         )
     for file in [*sorted(_SOURCES.glob("sources.list.d/*.sources")), *_SOURCES.glob("sources.list")]:

@@ -368,7 +368,7 @@ def _column_value(kind: str, value: Any) -> Any:
         try:
             return datetime.datetime.fromisoformat(value)
         except ValueError:
-            raise ArgumentError(f"{value!r} is no time in ISO format, such as 2024-05-01T12:30") from None
+            raise ArgumentError(f"{value!r} is not a time in ISO format, such as 2024-05-01T12:30") from None
     return value
 
 
@@ -381,7 +381,7 @@ def _as_matrix(vectors: Any) -> npt.NDArray[np.float32]:
     try:
         array = np.asarray(vectors, dtype=np.float32)
     except (TypeError, ValueError) as error:
-        raise ArgumentError(f"vectors are no matrix of numbers: {error}") from None
+        raise ArgumentError(f"vectors must be a matrix of numbers: {error}") from None
     if array.ndim != 2 and array.size:
         raise ArgumentError(f"vectors has {array.ndim} dimensions, it must be a matrix")
     return array
@@ -389,7 +389,7 @@ def _as_matrix(vectors: Any) -> npt.NDArray[np.float32]:
 
 def _as_key(key: Any) -> str:
     if not isinstance(key, str):
-        raise ArgumentError(f"{key!r} is no key of a document, it must be a str")
+        raise ArgumentError(f"the key of a document must be a str, not {key!r}")
     return key
 
 

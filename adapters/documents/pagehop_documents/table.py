@@ -72,7 +72,7 @@ class Table:
             if write and version == 0 and self._one("SELECT count(*) FROM sqlite_schema") == 0:
                 self._create()
             elif (self._one("PRAGMA application_id"), version) != (_APPLICATION, _VERSION):
-                raise FormatError(f"{path} is no file of documents of version {_VERSION}")
+                raise FormatError(f"{path} is not a file of documents of version {_VERSION}")
             if not write:
                 self._connection.execute("PRAGMA query_only = ON")
 

@@ -55,7 +55,7 @@ def _part(name: str, value: Any, columns: Collection[str]) -> Condition:
         return ~_all(value, columns)
     if name not in columns:
         known = ", ".join(sorted(columns)) or "none"
-        raise ArgumentError(f"filter: {name!r} is no column of the store, whose columns are: {known}")
+        raise ArgumentError(f"filter: {name!r} is not a column of the store, whose columns are: {known}")
     column = pagehop.column(name)
     if not isinstance(value, Mapping):
         return _COMPARISONS["$eq"](column, value)

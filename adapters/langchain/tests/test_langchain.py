@@ -84,7 +84,7 @@ def test_documents_without_a_value_can_be_found(store: PagehopVectorStore) -> No
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"free": 1}, "'free' is no column of the store, whose columns are: at, open"),
+        ({"free": 1}, "'free' is not a column of the store, whose columns are: at, open"),
         ({"year": {"$regex": 1}}, "the comparisons are"),
         ({"year": {}}, "the comparisons are"),
         ({"$and": {"year": 1}}, r"\$and takes a list"),

@@ -130,7 +130,7 @@ def test_diverse_queries_avoid_the_same_text_twice(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_done_is_said(store: PagehopVectorStore) -> None:
-    with pytest.raises(pagehop.ArgumentError, match="'free' is no column of the store"):
+    with pytest.raises(pagehop.ArgumentError, match="'free' is not a column of the store"):
         store.get_nodes(filters=MetadataFilters(filters=[one("free", "==", 1)]))
     with pytest.raises(pagehop.ArgumentError, match="the operator 'text_match'"):
         store.get_nodes(filters=MetadataFilters(filters=[one("topic", "text_match", "t")]))

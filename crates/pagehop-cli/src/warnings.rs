@@ -28,8 +28,8 @@ pub(crate) fn warn_of_reach(path: &Path, k: usize, recall: f32, reach: Reach) {
     match reach {
         Reach::Within => {}
         Reach::Beyond { best } => say(format_args!(
-            "warning: --recall {recall} is more than any search of {path} for {k} rows reached when it was calibrated, \
-             which was {best:.4}; searches are as long as the longest one then. --recall 1 is exact"
+            "warning: --recall {recall} is above the highest recall that the calibration of {path} reached for {k} rows, \
+             which is {best:.4}; searches use the settings of its longest search. --recall 1 is exact"
         )),
         Reach::Uncalibrated => say(format_args!(
             "warning: {path} was never calibrated, so it is not known what --recall {recall} takes; `pagehop calibrate \

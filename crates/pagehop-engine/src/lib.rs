@@ -2,6 +2,23 @@
 //!
 //! This crate opens no file, reads no clock and calls no operating system. Pages come from a host
 //! through [`Pages`]: a file ([pagehop-store]), PostgreSQL's buffer manager, or a test double.
+//!
+//! From the bottom up. A room is a file or a folder. It imports only rooms above it in this table,
+//! or on its left, and a test holds that (`tests/house/rooms.rs`).
+//!
+//! | room | subject |
+//! |---|---|
+//! | `ids.rs`, `error.rs`, `memory.rs` | numbers of pages and nodes; errors, by what the caller can do; memory that the system may refuse |
+//! | `metric.rs`, `vectors.rs`, `random.rs` | distance functions; what an index keeps of vectors beside codes; random numbers from a seed |
+//! | `row_ids.rs`, `text_ids.rs` | the meaning of row ids; the numbers of rows whose ids are texts |
+//! | `threads.rs`, `progress.rs` | work on several threads; progress of long operations, and how to stop them |
+//! | `columns/`, `filter/` | columns and their values; conditions on ids and values |
+//! | `source.rs`, `reports.rs` | the rows of a build; results of operations |
+//! | `options.rs`, `calibration.rs` | options with their defaults and limits; the settings that reach each recall |
+//! | `quantize/` | codes of vectors, and distances that are estimated from them |
+//! | `graph/` | the graph in memory: candidates, neighbors, repairs |
+//! | `page/` | the page contract, and every byte of a page |
+//! | `index/` | operations: build, search, change, check, recall |
 #![forbid(unsafe_code)]
 
 mod calibration;

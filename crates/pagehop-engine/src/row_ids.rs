@@ -112,7 +112,7 @@ pub(crate) fn named(id_kind: IdKind, position: usize, number: u64) -> String {
     }
 }
 
-/// Refuses a number that is no row id under [`IdKind::HostOwned`].
+/// Refuses a number that is not a row id under [`IdKind::HostOwned`].
 pub(crate) fn check_hosted(row_id: u64) -> Result<(), Error> {
     if (1..HOST_ROW_ID_END).contains(&row_id) {
         return Ok(());

@@ -27,7 +27,7 @@ pub(crate) fn numbers(hash: u64) -> impl Iterator<Item = u64> {
     (0..NUMBERS).map(move |more| hash.wrapping_add(more))
 }
 
-/// Refuses a text that is no id.
+/// Refuses a text that is not an id.
 ///
 /// # Errors
 ///

@@ -406,7 +406,7 @@ fn tags_that_cannot_be_are_refused() {
     push(many(TAGS_MAX - 1), 1).unwrap();
     let mut texts = ColumnRows::new(columns()).unwrap();
     let wrong = texts.push(&[Value::Text("a".into()), Value::Null, Value::Null]).unwrap_err().to_string();
-    assert!(wrong.contains("'a' is no value of kind tags"), "{wrong}");
+    assert!(wrong.contains("'a' is not a value of kind tags"), "{wrong}");
     // The greatest number of tags in both columns comes in two updates.
     let of = |name: &str, count| {
         let mut rows = ColumnRows::new(vec![column(name, ColumnKind::Tags)]).unwrap();

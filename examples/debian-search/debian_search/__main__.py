@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None, new_model: Callable[[], Embedde
 
 def _run(asked: argparse.Namespace, new_model: Callable[[], Embedder]) -> None:
     if asked.command == "ingest" and not asked.folder.is_dir():
-        raise NotADirectoryError(f"{asked.folder} is no folder")
+        raise NotADirectoryError(f"{asked.folder} is not a folder")
     embed = new_model()
     store = _open(asked, embed.dim)
     try:

@@ -111,7 +111,7 @@ def _day(text: str) -> datetime.date | None:
     try:
         return datetime.date.fromisoformat(text) if text else None
     except ValueError:
-        raise RequestError(f"{text!r} is no day, such as 2024-05-01.") from None
+        raise RequestError(f"{text!r} is not a day, such as 2024-05-01.") from None
 
 
 def _options(names: Sequence[str], chosen: str) -> str:

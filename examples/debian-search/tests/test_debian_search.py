@@ -176,7 +176,7 @@ def test_the_command_line_ingests_and_searches(
         )
         assert f"git/notes.md: Merging\n      {GIT}" in capsys.readouterr().out
     assert main(["ingest", str(tmp_path / "nothing")], Words) == 1
-    assert "nothing is no folder" in capsys.readouterr().err
+    assert "nothing is not a folder" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -235,7 +235,7 @@ def test_markup_in_texts_and_queries_is_shown_and_not_run(served: str, browser: 
 @pytest.mark.parametrize(
     ("path", "status", "says"),
     [
-        ("?q=x&since=soon", 400, "'soon' is no day"),
+        ("?q=x&since=soon", 400, "'soon' is not a day"),
         (f"?q={'x' * 1001}", 400, "1001 characters"),
         ("elsewhere", 404, "no such page"),
     ],

@@ -82,7 +82,7 @@ def test_an_index_of_hnswlib_becomes_one_of_pagehop(
     for content in (b"", bytes(1000), new.read_bytes()):
         (tmp_path / "other").write_bytes(content)
         assert from_hnswlib.main([str(tmp_path / "other"), *given[1:], "--overwrite"]) == 1
-        assert "other is no file of hnswlib" in capsys.readouterr().err
+        assert "other is not a file of hnswlib" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("space", ["l2", "ip", "cosine"])
@@ -119,7 +119,7 @@ def test_a_collection_of_chroma_keeps_its_documents(
     assert "whole" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         from_chroma.main([str(folder), "notes", str(tmp_path / "x"), "--column", "year"])
-    assert "'year' is no column and its kind, such as year:int" in capsys.readouterr().err
+    assert "'year' is not a column with its kind, such as year:int" in capsys.readouterr().err
 
 
 @pytest.fixture

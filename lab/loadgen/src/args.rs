@@ -137,7 +137,7 @@ fn setting(text: &str) -> Result<Setting, String> {
     let (name, value) = text.split_once('=').ok_or("it is NAME=VALUE, for example hnsw.ef_search=40")?;
     let (name, value) = (name.trim().to_string(), value.trim().to_string());
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.') {
-        return Err(format!("{name:?} is no name of a setting"));
+        return Err(format!("{name:?} is not the name of a setting"));
     }
     Ok(Setting { name, value })
 }

@@ -79,7 +79,7 @@ fn vecs<T>(bytes: &[u8], number: impl Fn([u8; 4]) -> T + Copy) -> Result<Matrix<
     let row_bytes =
         width.checked_mul(4).and_then(|bytes| bytes.checked_add(4)).ok_or("its first row is too long")?;
     if width == 0 || !bytes.len().is_multiple_of(row_bytes) {
-        return Err(format!("its first row has {width} numbers; {} bytes are no whole rows of it", bytes.len()));
+        return Err(format!("its first row has {width} numbers, and {} bytes are not whole rows", bytes.len()));
     }
     let mut values = Vec::with_capacity(bytes.len() / 4);
     for (row, bytes) in bytes.chunks_exact(row_bytes).enumerate() {

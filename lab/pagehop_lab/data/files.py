@@ -30,7 +30,7 @@ def read_files(
         count = queries or _QUERIES
         if len(base) <= count:
             raise DataError(
-                f"{path}: its {len(base):,} rows are no more than {count:,} queries: say queries, or queries_path"
+                f"{path}: its {len(base):,} rows are not more than {count:,} queries: say queries, or queries_path"
             )
         base, asked = base[:-count], base[-count:]
     if base.shape[1] != asked.shape[1]:

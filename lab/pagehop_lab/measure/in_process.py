@@ -169,7 +169,7 @@ def _ready(engine: Library, dataset: Dataset, options: Options, ask: Ask) -> tup
 def _fresh(
     engine: Library, dataset: Dataset, options: Options, ask: Ask
 ) -> tuple[_Phase, usage.Usage, dict[str, float] | None]:
-    """Queries that each begin with empty caches; emptying them is no part of what they take."""
+    """Queries that each begin with empty caches; emptying them is not part of what they take."""
     kept, used = _Kept(), usage.Usage(0.0, 0, 0)
     sums: dict[str, float] = {}
     for number in range(min(ask.cold_queries or 0, len(dataset.queries))):

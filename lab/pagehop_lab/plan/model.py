@@ -104,7 +104,7 @@ class Load:
     call_threads: tuple[int, ...] = (1,)
     """Threads that answer one call of a library."""
     matching: tuple[float, ...] = (1.0,)
-    """Shares of the rows that a filter leaves; 1 is no filter."""
+    """Shares of the rows that a filter leaves; 1 is without a filter."""
     insert_rate: tuple[float, ...] = (0.0,)
     """Rows a second that are inserted during the measurement."""
     rate: float | None = None

@@ -99,7 +99,7 @@ def read_text(text: str, name: str) -> Plan:
     _say_missing(datasets, engines)
     _say_impossible(suite, load, engines)
     if max(targets) > 1:
-        raise PlanError(f"targets: {max(targets):g} is no recall, the most is 1")
+        raise PlanError(f"targets: {max(targets):g} is not a recall, the most is 1")
     for aim in aims:
         for engine in filter(None, [aim.engine, aim.over]):
             choose("aim.engine", engine, [one.name for one in engines])
@@ -130,7 +130,7 @@ def _say_impossible(suite: str, load: Load, engines: Sequence[EngineSpec]) -> No
     if max(load.batch) > 1 and load.rate is not None:
         raise PlanError("load.batch: a rate is of single queries; leave one of both out")
     if max(load.matching) > 1:
-        raise PlanError(f"load.matching: {max(load.matching):g} is no share of the rows, the most is 1")
+        raise PlanError(f"load.matching: {max(load.matching):g} is not a share of the rows, the most is 1")
     if load.call_threads != (1,):
         unable = [one.name for one in engines if not CATALOG[one.kind].description.call_threads]
         if unable:
@@ -220,7 +220,7 @@ def _engine(table: Table) -> EngineSpec:
     if commit is not None and not description.takes_commit:
         raise PlanError(f"{table.at('commit')}: {kind} is not compiled from this repository")
     if url is not None and not description.takes_url:
-        raise PlanError(f"{table.at('url')}: {kind} is no server that is reached by a URL")
+        raise PlanError(f"{table.at('url')}: {kind} is not a server that is reached by a URL")
     build_given, search_given = table.take_any("build"), table.take_any("search")
     table.refuse_unknown()
     defaults: dict[str, Sequence[OptionValue]] = {option: [value] for option, value in description.build.items()}

@@ -17,7 +17,7 @@ def read(path: Path, truth: Path | None = None) -> list[Foreign]:
     `truth` is the set's file. Only files with answers need it.
     """
     if not path.is_file():
-        raise FormatError(f"{path} is no file")
+        raise FormatError(f"{path} is not a file")
     if path.suffix in (".hdf5", ".h5"):
         return annresults.read(path, truth)
     if path.suffix == ".json":

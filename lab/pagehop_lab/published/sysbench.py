@@ -51,7 +51,7 @@ def _qps(path: Path, at: int, text: str) -> float:
     try:
         qps = number(float(text), f"the figure of line {at}", path)
     except ValueError:
-        raise FormatError(f"{path.name}, line {at}: {text!r} is no figure") from None
+        raise FormatError(f"{path.name}, line {at}: {text!r} is not a figure") from None
     if qps == 0:
         raise FormatError(f"{path.name}, line {at}: 0 queries a second")
     return qps

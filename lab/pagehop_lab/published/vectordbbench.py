@@ -45,7 +45,7 @@ def read(path: Path) -> list[Foreign]:
     except (ValueError, KeyError, TypeError):
         raise FormatError(f"{path.name}: no result file of {NAME}, which is JSON with a list of results") from None
     if not isinstance(results, list):
-        raise FormatError(f"{path.name}: results is no list")
+        raise FormatError(f"{path.name}: results must be a list")
     return [point for result in results for point in _points(path, result)]
 
 

@@ -44,7 +44,7 @@ def build(folders: Sequence[Path], into: Path, say: Callable[[str], None]) -> in
     """
     found = _runs(folders)
     if into.exists() and any(into.iterdir()) and not (into / _MADE_HERE).exists():
-        raise StoreError(f"{into} is there and is no site of the lab: give a folder that is new or empty")
+        raise StoreError(f"{into} exists and is not a site of the lab: give a folder that is new or empty")
     scratch = into.with_name(f"{_UNFINISHED}-{into.name}")
     shutil.rmtree(scratch, ignore_errors=True)
     try:

@@ -74,7 +74,7 @@ class RunFolder:
         self.damaged: list[str] = []
         """Files that cannot be read; they count as not measured."""
         if not path.is_dir():
-            raise StoreError(f"{path} is no folder of a run")
+            raise StoreError(f"{path} is not a folder of a run")
         for kind in KINDS:
             for file in sorted((path / kind).glob("*.json")):
                 # Another process may write while this one reads.
@@ -133,7 +133,7 @@ class RunFolder:
         """The plan that was run last."""
         plans = _plans(self.path)
         if not plans:
-            raise StoreError(f"{self.path} has no plan: it is no folder of a run")
+            raise StoreError(f"{self.path} has no plan: it is not a folder of a run")
         return plans[-1].read_text()
 
     @property
@@ -259,7 +259,7 @@ def _same_machine(path: Path, machine: Mapping[str, Any]) -> Mapping[str, Any]:
             _publish(path, json.dumps(machine, indent=1).encode() + b"\n")
         return machine
     known: dict[str, Any] = json.loads(path.read_text())
-    # Folders from before say less of the machine, and what is not known is no difference. An
+    # Folders from before say less of the machine, and what is not known is not a difference. An
     # upgrade of the compilers must not end a run that takes days: records say so instead.
     differing = [
         name

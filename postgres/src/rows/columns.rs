@@ -40,7 +40,7 @@ pub(crate) enum ValueType {
 }
 
 impl ValueType {
-    /// The type with this number; `None` if it is no type of filter columns.
+    /// The type with this number; `None` if it is not a type of filter columns.
     pub(crate) fn of(oid: pg_sys::Oid) -> Option<Self> {
         Some(match oid {
             pg_sys::INT2OID => Self::Int2,
@@ -65,7 +65,7 @@ impl ValueType {
         matches!(self, Self::Text | Self::Uuid) || self.element().is_some()
     }
 
-    /// The type of the elements of an array; `None` if values are no arrays.
+    /// The type of the elements of an array; `None` if values are not arrays.
     pub(crate) fn element(self) -> Option<Self> {
         match self {
             Self::Int4Array => Some(Self::Int4),
@@ -80,7 +80,7 @@ impl ValueType {
         if self.element().is_some() { ColumnKind::Tags } else { ColumnKind::Int }
     }
 
-    /// The integer of a value, which is no array.
+    /// The integer of a value, which is not an array.
     ///
     /// # Safety
     ///
@@ -232,7 +232,7 @@ impl Keys {
 }
 
 fn refuse_type(at: usize) -> ! {
-    let what = format!("column {} of the index is no filter column", at + 1);
+    let what = format!("column {} of the index cannot be a filter column", at + 1);
     let hint = "The vector is the first column. Those behind it have one of the types int2, int4, int8, float4, float8, \
                 bool, date, timestamp, timestamptz, text, varchar, uuid, int4[], int8[] and text[].";
     errors::report(PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED, what, Some(hint.into()))

@@ -62,7 +62,7 @@ pub(crate) fn row_id(tid: pg_sys::ItemPointerData) -> u64 {
     u64::from(block) << 16 | u64::from(offset)
 }
 
-/// The place of the row with that id. `None` for a number that is no row id.
+/// The place of the row with that id. `None` for a number that is not a row id.
 pub(crate) fn tid(row_id: u64) -> Option<pg_sys::ItemPointerData> {
     let (block, offset) = ((row_id >> 16) as u32, row_id as u16);
     if row_id >> 48 > 0 || offset == 0 {

@@ -22,7 +22,7 @@ pub(super) fn real(value: f32) -> pg_sys::Datum {
 
 /// A `text`, in the current memory context.
 pub(super) fn text(value: &str) -> pg_sys::Datum {
-    value.into_datum().expect("a text is no null")
+    value.into_datum().expect("a text is not NULL")
 }
 
 /// A row of the result type that `call` expects.

@@ -61,7 +61,7 @@ unsafe fn int4(call: pg_sys::FunctionCallInfo, at: usize) -> usize {
     usize::try_from(count).unwrap_or_else(|_| {
         errors::report(
             PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
-            format!("{count} is no count: k and samples must not be negative"),
+            format!("k and samples must be 0 or more, not {count}"),
             None,
         )
     })

@@ -71,8 +71,9 @@ impl Target {
         }
         if class.relkind as u8 == pg_sys::RELKIND_PARTITIONED_INDEX {
             let what = format!("index \"{name}\" is partitioned: it has no pages of its own");
-            let hint =
-                format!("Ask about the indexes of its partitions: SELECT relid FROM pg_partition_tree('{name}').");
+            let hint = format!(
+                "Name an index of a partition: SELECT relid FROM pg_partition_tree('{name}') WHERE isleaf; lists them."
+            );
             errors::report(PgSqlErrorCode::ERRCODE_WRONG_OBJECT_TYPE, what, Some(hint));
         }
         if class.relpersistence as u8 == pg_sys::RELPERSISTENCE_TEMP && !is_local {
@@ -127,9 +128,11 @@ fn refuse_hidden_rows(table: pg_sys::Oid) {
     // security is off.
     let policies = unsafe { pg_sys::check_enable_rls(table, pg_sys::InvalidOid, true) };
     if policies == pg_sys::CheckEnableRlsResult::RLS_ENABLED as i32 {
-        let what =
-            format!("row-level security of table \"{}\" hides rows that its indexes contain", relation_name(table));
-        let hint = "The owner of the table, or a role with BYPASSRLS, may ask.".to_string();
+        let what = format!(
+            "row-level security may hide rows of table \"{}\" from you, so this function is refused",
+            relation_name(table)
+        );
+        let hint = "Run it as a role with BYPASSRLS, or as the owner if row security is not forced.".to_string();
         errors::report(PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE, what, Some(hint));
     }
 }

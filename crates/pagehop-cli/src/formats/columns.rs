@@ -75,7 +75,7 @@ fn read(path: &Path, known: &[Column]) -> Result<ColumnRows, Error> {
 
 fn tags(text: &str) -> Result<Value, Error> {
     let tags = serde_json::from_str(text).map(Value::Tags);
-    tags.map_err(|_| Error::argument(format!("{} is no list of tags, such as [\"new\", \"red\"]", cut(text))))
+    tags.map_err(|_| Error::argument(format!("{} is not a list of tags, such as [\"new\", \"red\"]", cut(text))))
 }
 
 /// The part of a text that errors show: its first 40 characters.
@@ -118,7 +118,7 @@ fn open_parquet(path: &Path) -> Result<Option<File>, Error> {
     let is_named_so = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("parquet"));
     match start == PARQUET {
         true => Ok(Some(file)),
-        false if is_named_so => refuse(path, "it is no Parquet file: it does not begin with PAR1"),
+        false if is_named_so => refuse(path, "it is not a Parquet file: it does not begin with PAR1"),
         false => Ok(None),
     }
 }

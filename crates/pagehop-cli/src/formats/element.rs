@@ -54,7 +54,7 @@ impl Element {
     ///
     /// # Panics
     ///
-    /// If the element [is no component](Self::is_component).
+    /// If the element [is not a component](Self::is_component).
     pub(crate) fn to_components(self, bytes: &[u8], out: &mut Vec<f32>) {
         match self {
             Self::F32 => out.extend(each(bytes).map(f32::from_le_bytes)),
@@ -72,7 +72,7 @@ impl Element {
     ///
     /// # Panics
     ///
-    /// If the element [is no id](Self::is_id).
+    /// If the element [is not an id](Self::is_id).
     pub(crate) fn to_ids(self, bytes: &[u8], out: &mut Vec<i128>) {
         match self {
             Self::I32 => out.extend(each(bytes).map(i32::from_le_bytes).map(i128::from)),

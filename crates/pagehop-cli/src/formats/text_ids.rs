@@ -20,7 +20,7 @@ pub(crate) enum IdList {
 ///
 /// # Errors
 ///
-/// [`Error::Format`] for a line that is no id of this kind; [`Error::Io`] if the file cannot be
+/// [`Error::Format`] for a line that is not an id of this kind; [`Error::Io`] if the file cannot be
 /// read.
 pub(crate) fn read_ids(path: &Path, kind: IdKind) -> Result<IdList, Error> {
     match kind {
@@ -58,7 +58,7 @@ pub(super) fn read_text_ids(path: &Path) -> Result<Vec<String>, Error> {
                 let what = format!("line {} has {bytes} bytes, an id has 1 to {TEXT_ID_BYTES_MAX}", at + 1);
                 return refuse(path, what);
             }
-            Err(_) => return refuse(path, format!("line {} is no UTF-8", at + 1)),
+            Err(_) => return refuse(path, format!("line {} is not UTF-8", at + 1)),
         };
         ids.push(id);
     }

@@ -132,9 +132,9 @@ fn searches_find_rows_that_have_tags() {
         folder.run("update-columns i ids.txt bad.csv --quiet").error(2)
     };
     assert!(
-        refused("new").contains("bad.csv, line 2, column \"labels\": new is no list of tags, such as [\"new\"")
+        refused("new").contains("bad.csv, line 2, column \"labels\": new is not a list of tags, such as [\"new\"")
     );
-    assert!(refused("[1]").contains("no list of tags"));
+    assert!(refused("[1]").contains("not a list of tags"));
     let empty = refused("\"[\"\"\"\"]\"");
     assert!(empty.contains("bad.csv, line 2: row 0, column \"labels\": a tag is empty"), "{empty}");
     let search = |filter: &str| Run::of(folder.command("search i queries.fbin").args(["--where", filter])).error(2);
@@ -153,11 +153,11 @@ fn searches_find_rows_with_a_uuid() {
     expect(&folder, "i", &items, &format!("u = '{}'", uuid(4).to_uppercase()), |row| row % 9 == 4);
     expect(&folder, "i", &items, &format!("u not in ('{}')", uuid(4).replace('-', "")), |row| row % 9 != 4);
     let search = |filter: &str| Run::of(folder.command("search i queries.fbin").args(["--where", filter])).error(2);
-    assert!(search("u = 'x'").contains("'x' is no value of kind uuid"));
+    assert!(search("u = 'x'").contains("'x' is not a value of kind uuid"));
     assert!(search(&format!("u < '{}'", uuid(4))).contains("no order"));
     folder.write("bad.csv", "u:uuid\n0123\n");
     let bad = folder.run("build items.fbin -o j --columns bad.csv --quiet").error(2);
-    assert!(bad.contains("bad.csv, line 2, column \"u\": '0123' is no value of kind uuid"), "{bad}");
+    assert!(bad.contains("bad.csv, line 2, column \"u\": '0123' is not a value of kind uuid"), "{bad}");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn bad_columns_and_filters_are_refused() {
         folder.run("build items.fbin -o bad --columns bad.csv --quiet").error(code)
     };
     assert!(build("a\n1\n", 1).contains("bad.csv: it holds 1 rows of values for 1200 rows"));
-    assert!(build("a:float\nx\n", 2).contains("bad.csv, line 2, column \"a\": 'x' is no value of kind float"));
+    assert!(build("a:float\nx\n", 2).contains("bad.csv, line 2, column \"a\": 'x' is not a value of kind float"));
     assert!(build("a:number\n1\n", 2).contains("no kind of column \"number\""));
     assert!(build("a,b\n1\n", 1).contains("bad.csv"));
     assert!(build("a,a\n1,2\n", 2).contains("two columns have the name"));
@@ -185,9 +185,9 @@ fn bad_columns_and_filters_are_refused() {
     let search = |filter: &str| Run::of(folder.command("search i queries.fbin").args(["--where", filter])).error(2);
     assert!(search("topic =").contains("expected a number"));
     assert!(search("weight = 1").contains("there is no column \"weight\"; the columns are topic, price"));
-    assert!(search("topic = 'a'").contains("column \"topic\": 'a' is no value of kind int"));
+    assert!(search("topic = 'a'").contains("column \"topic\": 'a' is not a value of kind int"));
     assert!(search("name < 'a'").contains("no order"));
-    assert!(search("day = 'today'").contains("'today' is no value of kind timestamp"));
+    assert!(search("day = 'today'").contains("'today' is not a value of kind timestamp"));
     folder.write("ids.txt", "7\n");
     folder.write("weight.csv", "weight\n10\n");
     assert!(folder.run("update-columns i ids.txt weight.csv").error(2).contains("no column \"weight\""));

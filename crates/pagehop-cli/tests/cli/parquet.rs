@@ -121,8 +121,8 @@ fn bad_parquet_files_are_refused() {
         folder.run(&format!("build items.fbin -o bad --columns {name} --quiet")).error(1)
     };
     let whole = table(0..ROWS, Compression::SNAPPY);
-    assert!(build("x.parquet", &[]).contains("x.parquet: it is no Parquet file: it does not begin with PAR1"));
-    assert!(build("x.parquet", b"topic\n1\n").contains("it is no Parquet file"));
+    assert!(build("x.parquet", &[]).contains("x.parquet: it is not a Parquet file: it does not begin with PAR1"));
+    assert!(build("x.parquet", b"topic\n1\n").contains("it is not a Parquet file"));
     assert!(build("x.parquet", b"PAR1").contains("x.parquet: the Parquet file is damaged or incomplete"));
     assert!(build("x.csv", &whole[..whole.len() / 2]).contains("x.csv: the Parquet file is damaged or incomplete"));
     assert!(

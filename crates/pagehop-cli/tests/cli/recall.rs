@@ -98,8 +98,9 @@ fn an_outdated_calibration_is_warned_of() {
 fn a_recall_out_of_reach_is_a_warning_and_a_large_k_is_none() {
     let folder = folder();
     let run = folder.run("search items.pagehop queries.fbin --recall 0.999999 --json");
-    let warned =
-        run.stderr.contains("warning: --recall 0.999999 is more than any search of items.pagehop for 10 rows");
+    let wanted =
+        "--recall 0.999999 is above the highest recall that the calibration of items.pagehop reached for 10 rows";
+    let warned = run.stderr.contains(wanted);
     let summary = json_lines(&run.ok()).pop().unwrap()["summary"].clone();
     assert_eq!((&summary["search_list"], &summary["slack"]), (&3200.into(), &serde_json::Value::Null));
     let best =

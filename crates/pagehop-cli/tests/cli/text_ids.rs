@@ -105,7 +105,7 @@ fn ids_of_the_other_kind_are_refused() {
     folder.write("long.txt", "x".repeat(1025));
     assert!(folder.run("delete items.pagehop long.txt").error(1).contains("line 1 has 1025 bytes"));
     folder.write("bytes.txt", b"a\n\xff\n");
-    assert!(folder.run("get items.pagehop bytes.txt").error(1).contains("line 2 is no UTF-8"));
+    assert!(folder.run("get items.pagehop bytes.txt").error(1).contains("line 2 is not UTF-8"));
     folder.write("other.txt", "doc\n");
     assert!(folder.run("get items.pagehop other.txt").error(2).contains("\"doc\" is not in the index"));
     assert!(folder.run("add items.pagehop one.fbin --ids empty.txt").error(1).contains("line 2"));

@@ -13,7 +13,7 @@ pub(crate) fn int_key(value: i64) -> u64 {
 /// Negative floats are ordered the other way round by their bits. -0.0 equals 0.0.
 pub(crate) fn float_key(value: f64) -> Result<u64, Error> {
     if value.is_nan() {
-        return Err(Error::argument("NaN is no value of a column: use a missing value"));
+        return Err(Error::argument("NaN is not a value of a column: use a missing value"));
     }
     let bits = (value + 0.0).to_bits();
     Ok(if bits & SIGN == 0 { bits | SIGN } else { !bits })

@@ -160,7 +160,7 @@ impl Value {
             (ColumnKind::Text, Self::Text(text)) => hash(text.as_bytes()),
             (ColumnKind::Uuid, Self::Uuid(bytes)) => hash(bytes),
             (ColumnKind::Tags, Self::Tags(tags)) => tags::word(&tags::set_of(tags)?),
-            _ => return Err(Error::argument(format!("{self} is no value of kind {}", kind.name()))),
+            _ => return Err(Error::argument(format!("{self} is not a value of kind {}", kind.name()))),
         }))
     }
 }

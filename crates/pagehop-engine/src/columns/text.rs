@@ -13,7 +13,7 @@ impl Value {
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] if the text is no value of the kind.
+    /// [`Error::Argument`] if the text is not a value of the kind.
     pub fn parse(kind: ColumnKind, text: &str) -> Result<Self, Error> {
         let value = match kind {
             ColumnKind::Bool => match text {
@@ -30,7 +30,7 @@ impl Value {
         };
         value.ok_or_else(|| {
             let text = Self::Text(text.to_owned());
-            Error::argument(format!("{text} is no value of kind {}", kind.name()))
+            Error::argument(format!("{text} is not a value of kind {}", kind.name()))
         })
     }
 }

@@ -1,4 +1,13 @@
 //! The graph in memory: its construction, and the candidate list of a search.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `leaves.rs`, `center_tree.rs` | candidates from small groups of near rows; the nearest centers of a row |
+//! | `prune.rs`, `connect.rs` | robust prune; from candidates to edges and reverse edges |
+//! | `equal.rs` | duplicate rows, as a tree below the first of them |
+//! | `edge_table.rs`, `refine.rs` | edge codes of all rows; a search for every row, which adds candidates |
+//! | `reach.rs` | edges to rows that cannot be reached |
+//! | `list.rs` | the candidate list of a search |
 
 pub(crate) mod center_tree;
 pub(crate) mod connect;

@@ -1,4 +1,19 @@
 //! The operations on an index: build, open, search, change, check.
+//!
+//! From the bottom up. A room imports rooms above it in this table, or on its left; which of them,
+//! is in `tests/house/rooms.rs`.
+//!
+//! | room | subject |
+//! |---|---|
+//! | `model.rs`, `node_set.rs`, `pending.rs` | mean, centroids and landmarks; a set of nodes; row ids that wait for a node |
+//! | `state.rs`, `open.rs` | the index as of one commit; an open index |
+//! | `find.rs`, `rows.rs`, `payloads.rs` | the node of a row id; ids in order, and vectors; payloads and text ids |
+//! | `check/` | reads every page and checks the structure |
+//! | `build/` | an index from all its rows |
+//! | `search/` | the nearest rows: searches, batches, cursors, exact scans |
+//! | `info.rs`, `rebuild.rs` | facts about an index; an index written again from its live rows |
+//! | `change/` | adds, replaces and deletes rows, removes dead nodes, trains the model again |
+//! | `recall/` | audits and calibrations |
 
 pub(crate) mod build;
 mod change;

@@ -71,7 +71,7 @@ impl<P: Pages> Index<P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] if ids are no texts; else as [`Index::payloads_of`].
+    /// [`Error::Argument`] if ids are not texts; else as [`Index::payloads_of`].
     pub fn text_ids_of(&self, result: &SearchResult) -> Result<Option<Vec<String>>, Error> {
         expect_ids::<String>(self.newest())?;
         self.read_of(result, |state, reader, hit, place| {

@@ -38,7 +38,7 @@ impl<P: Pages> Index<P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] if ids are no texts; else as [`Index::ids`].
+    /// [`Error::Argument`] if ids are not texts; else as [`Index::ids`].
     pub fn text_ids(&self, first: u64, count: usize) -> Result<(Vec<String>, Option<u64>), Error> {
         expect_ids::<String>(self.newest())?;
         let mut texts = Vec::new();

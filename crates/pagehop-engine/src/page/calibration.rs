@@ -53,7 +53,8 @@ pub(crate) fn read(body: &[u8]) -> Result<Option<Calibration>, Error> {
     }
     let (rows, changes) = (fields.u64(), fields.u64());
     if !(1..=KS.len()).contains(&entries) {
-        return Err(Error::corrupt(PageId(0), format!("it is calibrated for {entries} numbers of neighbors")));
+        let what = format!("the calibration has {entries} values of k, it must have 1 to {}", KS.len());
+        return Err(Error::corrupt(PageId(0), what));
     }
     let entries: Vec<_> = (0..entries).map(|_| read_k(&mut fields)).collect::<Result<_, _>>()?;
     if !entries.is_sorted_by(|a, b| a.k < b.k) {
@@ -108,12 +109,12 @@ fn read_k(fields: &mut Fields<'_>) -> Result<CalibratedK, Error> {
         let half_interval = fields.f32();
         *setting = (!slack.is_nan()).then_some(Setting { slack, search_list, half_interval });
         if !setting.is_none_or(is_possible) {
-            let what = format!("it is calibrated to a slack of {slack} with a list of {search_list}");
+            let what = format!("the calibration has a slack of {slack} with a list of {search_list}");
             return Err(Error::corrupt(PageId(0), what));
         }
     }
     if !(1..=SEARCH_LIST_MAX).contains(&k) || !(0.0..=1.0).contains(&best) {
-        return Err(Error::corrupt(PageId(0), format!("it is calibrated for {k} neighbors to {best}")));
+        return Err(Error::corrupt(PageId(0), format!("the calibration has a recall of {best} for k = {k}")));
     }
     Ok(CalibratedK { k, best, settings })
 }

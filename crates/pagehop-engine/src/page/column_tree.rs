@@ -41,7 +41,7 @@ impl<'a> Inner<'a> {
     pub(super) fn new(page: PageId, body: &'a [u8]) -> Result<Self, Error> {
         let inner = Self(body);
         if kind(body) != Some(PageKind::ColumnInner) || !(1..=CHILDREN_MAX).contains(&inner.count()) {
-            let what = format!("kind {} with {} entries is no page of a column's tree", body[0], inner.count());
+            let what = format!("kind {} with {} entries is not a page of a column's tree", body[0], inner.count());
             return Err(Error::corrupt(page, what));
         }
         Ok(inner)

@@ -91,7 +91,8 @@ impl Columns {
             let kind = ColumnKind::of_code(kind).ok_or_else(|| bad(format!("column {at} has kind {kind}")))?;
             let name = name.get(..usize::from(length)).filter(|name| !name.is_empty());
             let name = name.and_then(|name| String::from_utf8(name.to_vec()).ok());
-            let name = name.ok_or_else(|| bad(format!("the name of column {at} is no text of 1 to 63 bytes")))?;
+            let name =
+                name.ok_or_else(|| bad(format!("the name of column {at} is not a text of 1 to 63 bytes")))?;
             columns.columns.push(Column { name, kind });
             columns.roots.push(root);
         }

@@ -34,7 +34,7 @@ pub(crate) fn init(body: &mut [u8], next: u32) {
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if it is no page of the list.
+/// [`Error::Corrupt`] if it is not a page of the list.
 pub(crate) fn head(page: PageId, body: &[u8]) -> Result<StackHead, Error> {
     STACK.head(page, body)
 }
@@ -87,7 +87,7 @@ pub(crate) fn remove(page: PageId, body: &mut [u8], at: usize, node: NodeId) -> 
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if it is no list; those of `each`; any error of the reader.
+/// [`Error::Corrupt`] if it is not a list; those of `each`; any error of the reader.
 pub(crate) fn scan(
     reader: &mut impl Reader,
     page_count: u32,

@@ -36,7 +36,7 @@ impl<'a> MapPage<'a> {
         let map = Self(body);
         let is_map = matches!(kind(body), Some(PageKind::IdLeaf | PageKind::IdInner));
         if !is_map || map.count() > ENTRIES_MAX || !map.is_leaf() && map.count() == 0 {
-            let what = format!("kind {} with {} entries is no page of the row id map", body[0], map.count());
+            let what = format!("kind {} with {} entries is not a page of the row id map", body[0], map.count());
             return Err(Error::corrupt(page, what));
         }
         Ok(map)
@@ -116,7 +116,7 @@ fn write_inner(body: &mut [u8], children: &[(u64, u32)]) {
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if it is no leaf, or has no room.
+/// [`Error::Corrupt`] if it is not a leaf, or has no room.
 pub(crate) fn put(page: PageId, body: &mut [u8], id: u64, node: NodeId) -> Result<Option<NodeId>, Error> {
     let leaf = leaf(page, body)?;
     let count = leaf.count();
@@ -151,7 +151,7 @@ pub(crate) fn remove(page: PageId, body: &mut [u8], id: u64) -> Result<Option<No
 
 fn leaf(page: PageId, body: &[u8]) -> Result<MapPage<'_>, Error> {
     let leaf = MapPage::new(page, body)?;
-    if leaf.is_leaf() { Ok(leaf) } else { Err(Error::corrupt(page, "an inner page of the row id map is no leaf")) }
+    if leaf.is_leaf() { Ok(leaf) } else { Err(Error::corrupt(page, "a leaf of the row id map is an inner page")) }
 }
 
 /// The leaf that has `id`, if any does, and the node.

@@ -137,7 +137,7 @@ impl KeptShape {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if the page is no page of vectors.
+    /// [`Error::Corrupt`] if the page is not a page of vectors.
     pub(crate) fn write(page: PageId, body: &mut [u8], at: Range<usize>, part: &[u8]) -> Result<(), Error> {
         if kind(body) == Some(PageKind::Empty) {
             kind::clear(body, PageKind::Vectors);

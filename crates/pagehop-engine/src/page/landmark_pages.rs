@@ -75,7 +75,7 @@ pub(crate) fn init(body: &mut [u8], next: u32) {
 
 /// # Errors
 ///
-/// [`Error::Corrupt`] if it is no page of landmarks.
+/// [`Error::Corrupt`] if it is not a page of landmarks.
 pub(crate) fn head(meta: &Meta, page: PageId, body: &[u8]) -> Result<LandmarkHead, Error> {
     expect_kind(page, body, PageKind::Landmarks)?;
     let mut fields = Fields::at(body, COUNT_AT);
@@ -90,7 +90,7 @@ pub(crate) fn head(meta: &Meta, page: PageId, body: &[u8]) -> Result<LandmarkHea
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if it is no page of landmarks.
+/// [`Error::Corrupt`] if it is not a page of landmarks.
 pub(crate) fn push(meta: &Meta, page: PageId, body: &mut [u8], new: &Landmark) -> Result<bool, Error> {
     let LandmarkHead { count, .. } = head(meta, page, body)?;
     if count == page_landmarks(meta) {
@@ -112,8 +112,8 @@ pub(crate) fn push(meta: &Meta, page: PageId, body: &mut [u8], new: &Landmark) -
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if it is no chain, or a landmark cannot be one; those of `each`; any error of
-/// the reader.
+/// [`Error::Corrupt`] if it is not a chain, or a landmark cannot be one; those of `each`; any error
+/// of the reader.
 pub(crate) fn scan(
     meta: &Meta,
     reader: &mut impl Reader,

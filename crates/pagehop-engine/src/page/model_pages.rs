@@ -91,7 +91,7 @@ fn read_run(reader: &mut impl Reader, first: u32, pages: u32) -> Result<Vec<u8>,
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if they are no numbers; any error of the reader.
+/// [`Error::Corrupt`] if they are not numbers; any error of the reader.
 pub(crate) fn read_model(meta: &Meta, reader: &mut impl Reader) -> Result<(Vec<f32>, Centroids), Error> {
     let dim = meta.layout.inner_dim;
     let (mut mean, mut centroids) = (vec![0.0; dim], Centroids::new(dim));

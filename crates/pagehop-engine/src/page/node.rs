@@ -22,7 +22,7 @@ pub(crate) const FLAGS_LIVE: u8 = 0xA1;
 /// snapshots see it.
 pub(crate) const FLAGS_DEAD: u8 = 0xA2;
 /// Flags of a dead node that no snapshot sees, and whose slot is not free until no reader can visit
-/// it. It is no anchor parent, and no anchor leads to it.
+/// it. It is not an anchor parent, and no anchor leads to it.
 pub(crate) const FLAGS_UNLINKED: u8 = 0xA3;
 
 /// Generations that a slot has; then they begin again.
@@ -264,7 +264,7 @@ impl<'a> NodeMut<'a> {
         self.set_header(&NodeHeader { row_id, added, deleted, flags, ..header });
     }
 
-    /// Marks a dead node as unlinked: it is no anchor parent, and needs no anchor.
+    /// Marks a dead node as unlinked: it is not an anchor parent, and needs no anchor.
     pub(crate) fn unlink(&mut self) {
         let header = self.as_ref().header();
         self.set_header(&NodeHeader { flags: FLAGS_UNLINKED, ..header });

@@ -6,8 +6,8 @@
 //! whatever is committed at the same time. A long payload has its first bytes on pages of parts,
 //! and the rest in its record.
 //!
-//! Pages of records with room form a list, like pages of nodes with free slots, and empty pages
-//! another.
+//! Pages of records with room form a list, like pages of nodes with free slots. Empty pages form
+//! another list.
 
 use super::fields::{Fields, FieldsMut};
 use super::kind::{self, PageKind};
@@ -15,21 +15,21 @@ use super::layout::FreeLink;
 use super::{BODY_BYTES, PageId, PageSink, Reader};
 use crate::Error;
 
-/// Longest payload, in bytes; with its text id, where ids are texts.
+/// Most bytes of a payload. If ids are texts, the row's text id counts, too.
 pub const PAYLOAD_BYTES_MAX: usize = 64 << 20;
 /// Bytes of a payload on a page of parts.
 pub(crate) const PART_BYTES: usize = 8108;
-/// Room, in bytes, from which on a page of records is listed again.
+/// A page of records joins the list of pages with room when it has at least this many free bytes.
 pub(crate) const ROOM_LISTED: usize = 2048;
-/// A page with less room leaves the list when it is the first.
+/// The first page of that list leaves it when it has fewer free bytes than this.
 pub(crate) const ROOM_MIN: usize = 256;
 
 const COUNT_AT: usize = 2;
-/// Where records begin; they end at the end of the body.
+/// Position of the offset at which records begin. They end at the end of the body.
 const LOW_AT: usize = 8;
 const NEXT_AT: usize = 4;
 const FIRST_AT: usize = 40;
-/// Offset and length of a record.
+/// Bytes of an entry: the offset and the length of a record.
 const ENTRY_BYTES: usize = 4;
 /// Bytes of a record before those of the payload: its length, and the first page of parts.
 const RECORD_HEADER_BYTES: usize = 8;
@@ -77,24 +77,25 @@ pub(crate) fn record(payload: &[u8], parts: u32) -> Vec<u8> {
     bytes
 }
 
-/// A page of parts with the bytes `part`, before page `next`.
+/// Makes a body a page of parts with the bytes `part`. `next` is the next page of parts; 0 if there
+/// is none.
 pub(crate) fn write_part(body: &mut [u8], part: &[u8], next: u32) {
     kind::clear(body, PageKind::PayloadPart);
     FieldsMut::at(body, NEXT_AT).u32(next);
     body[FIRST_AT..FIRST_AT + part.len()].copy_from_slice(part);
 }
 
-/// Makes a body a page of records without any.
+/// Makes a body an empty page of records.
 pub(crate) fn init(body: &mut [u8]) {
     kind::clear(body, PageKind::Payload);
     set_head(body, 0, BODY_BYTES);
 }
 
-/// The offsets and lengths of records; offset 0 where a number is free.
+/// The offset and length of each record, by its number; both are 0 if the number is free.
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if the page is no page of records, or a record is where none can be.
+/// [`Error::Corrupt`] if the page is not a page of records, or a record lies outside of its area.
 pub(crate) fn entries(page: PageId, body: &[u8]) -> Result<Vec<(usize, usize)>, Error> {
     kind::expect_kind(page, body, PageKind::Payload)?;
     let (count, low) = head(body);
@@ -115,17 +116,17 @@ pub(crate) fn entries(page: PageId, body: &[u8]) -> Result<Vec<(usize, usize)>, 
     entries.collect()
 }
 
-/// The record of a number.
+/// The record in a place.
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if there is none, or the page is no page of records.
+/// [`Error::Corrupt`] if there is none, or the page is not a page of records.
 pub(crate) fn read_record(place: PayloadPlace, body: &[u8]) -> Result<PayloadRecord<'_>, Error> {
     let bad = |what: &str| Error::corrupt(place.page, format!("payload {}: {what}", place.number));
     let entries = entries(place.page, body)?;
     let (offset, bytes) = entries.get(usize::from(place.number)).copied().unwrap_or_default();
     if offset == 0 {
-        return Err(bad("there is none, and a row names it"));
+        return Err(bad("a row names it, and it does not exist"));
     }
     let mut fields = Fields::at(body, offset);
     let (length, parts) = (fields.u32() as usize, fields.u32());
@@ -196,7 +197,7 @@ pub(crate) fn remove(place: PayloadPlace, body: &mut [u8]) -> Result<(), Error> 
     Ok(())
 }
 
-/// Moves all records to the end of the page. Returns where they begin.
+/// Moves all records to the end of the page. Returns the offset of the first.
 fn pack(body: &mut [u8], entries: &mut [(usize, usize)]) -> usize {
     let old = body.to_vec();
     body[FIRST_AT..].fill(0);
@@ -284,7 +285,7 @@ pub(crate) fn next_part(body: &[u8]) -> u32 {
     Fields::at(body, NEXT_AT).u32()
 }
 
-/// The error for a payload that is too long.
+/// Refuses a payload that is too long.
 pub(crate) fn check_length(payload: &[u8]) -> Result<(), Error> {
     if payload.len() <= PAYLOAD_BYTES_MAX {
         return Ok(());
@@ -296,10 +297,12 @@ pub(crate) fn check_length(payload: &[u8]) -> Result<(), Error> {
 /// Writes pages of payloads of a new index to its sink.
 pub(crate) struct PayloadWriter<'s> {
     sink: &'s mut dyn PageSink,
-    /// The page that is being filled, and the first of the list of pages with room.
+    /// The page of records that is being filled; none if `body` is empty.
     page: PageId,
     body: Vec<u8>,
+    /// The next page to write.
     next: u32,
+    /// First page of the list of pages with room; 0 if it is empty.
     pub(crate) listed: u32,
 }
 
@@ -356,7 +359,8 @@ impl<'s> PayloadWriter<'s> {
         Ok(())
     }
 
-    /// Writes the last page. Returns the page after it.
+    /// Writes the last page. Returns the page after it, and the first page of the list of pages
+    /// with room.
     ///
     /// # Errors
     ///

@@ -52,7 +52,7 @@ pub(crate) fn init(body: &mut [u8], next: u32, depth: usize) {
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if it is no page of the list; any error of the reader.
+/// [`Error::Corrupt`] if it is not a page of the list; any error of the reader.
 pub(crate) fn head(reader: &impl Reader, page: PageId) -> Result<StackHead, Error> {
     let head = STACK.head(page, &reader.finish(page)?)?;
     check_depth(page, head)?;
@@ -63,7 +63,7 @@ pub(crate) fn head(reader: &impl Reader, page: PageId) -> Result<StackHead, Erro
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if it is no page of the list.
+/// [`Error::Corrupt`] if it is not a page of the list.
 pub(crate) fn push(page: PageId, body: &mut [u8], new: Pending) -> Result<bool, Error> {
     STACK.push(page, body, new.into())
 }
@@ -72,7 +72,7 @@ pub(crate) fn push(page: PageId, body: &mut [u8], new: Pending) -> Result<bool, 
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if it is no page of the list.
+/// [`Error::Corrupt`] if it is not a page of the list.
 pub(crate) fn replace(page: PageId, body: &mut [u8], left: &[Pending]) -> Result<(), Error> {
     STACK.replace(page, body, left.iter().map(|entry| (*entry).into()))
 }
@@ -85,7 +85,7 @@ pub(crate) type EachPage<'a> = &'a mut dyn FnMut(PageId, &[Pending]) -> Result<b
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if it is no list; those of `each`; any error of the reader.
+/// [`Error::Corrupt`] if it is not a list; those of `each`; any error of the reader.
 pub(crate) fn scan(reader: &mut impl Reader, first: u32, each: EachPage<'_>) -> Result<(), Error> {
     let mut before = None;
     STACK.scan(reader, first, PAGES_MAX, |page, head, entries| {

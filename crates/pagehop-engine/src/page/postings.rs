@@ -173,7 +173,7 @@ impl PostingShape {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if it is no leaf, has no room, or has the posting.
+    /// [`Error::Corrupt`] if it is not a leaf, has no room, or has the posting.
     pub(crate) fn put(&self, page: PageId, body: &mut [u8], posting: &Posting) -> Result<(), Error> {
         let leaf = PostingLeaf::new(self, page, body)?;
         let count = leaf.count();
@@ -191,7 +191,7 @@ impl PostingShape {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if it is no leaf.
+    /// [`Error::Corrupt`] if it is not a leaf.
     pub(crate) fn remove(
         &self,
         page: PageId,
@@ -226,7 +226,7 @@ impl<'a> PostingLeaf<'a> {
     pub(crate) fn new(shape: &'a PostingShape, page: PageId, body: &'a [u8]) -> Result<Self, Error> {
         let leaf = Self { shape, body };
         if kind(body) != Some(PageKind::ColumnLeaf) || leaf.count() > shape.capacity {
-            let what = format!("kind {} with {} entries is no leaf of postings", body[0], leaf.count());
+            let what = format!("kind {} with {} entries is not a leaf of postings", body[0], leaf.count());
             return Err(Error::corrupt(page, what));
         }
         Ok(leaf)

@@ -56,7 +56,7 @@ impl RecordShape {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if it is no such record.
+    /// [`Error::Corrupt`] if it is not such a record.
     pub(crate) fn decode(self, place: PayloadPlace, start: &[u8]) -> Result<RowRecord<'_>, Error> {
         let (sets, rest) = if self.tags { split_tags(place, start)? } else { (TagSets::new(), start) };
         if self.texts {

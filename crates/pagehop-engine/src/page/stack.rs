@@ -65,12 +65,12 @@ impl Stack {
 
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if it is no page of the list.
+    /// [`Error::Corrupt`] if it is not a page of the list.
     pub(super) fn head(self, page: PageId, body: &[u8]) -> Result<StackHead, Error> {
         let mut fields = Fields::at(body, COUNT_AT);
         let (count, next, depth) = (usize::from(fields.u16()), fields.u32(), fields.u32() as usize);
         if kind(body) != Some(self.kind) || count > ENTRIES_MAX {
-            let what = format!("kind {} with {count} entries is no page of {}", body[0], self.name);
+            let what = format!("kind {} with {count} entries is not a page of {}", body[0], self.name);
             return Err(Error::corrupt(page, what));
         }
         Ok(StackHead { count, next, depth })
@@ -125,8 +125,8 @@ impl Stack {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if there are more than `pages_max`, or one is no page of the list; those
-    /// of `each`.
+    /// [`Error::Corrupt`] if there are more than `pages_max`, or one is not a page of the list;
+    /// those of `each`.
     pub(super) fn scan(
         self,
         reader: &mut impl Reader,

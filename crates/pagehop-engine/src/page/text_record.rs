@@ -24,7 +24,7 @@ pub(crate) fn encode(text: &str, payload: Option<&[u8]>) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if it is no such record.
+/// [`Error::Corrupt`] if it is not such a record.
 pub(crate) fn decode(place: PayloadPlace, start: &[u8]) -> Result<(&str, Option<&[u8]>), Error> {
     let bad = |what: &str| Error::corrupt(place.page, format!("payload {}: {what}", place.number));
     if start.len() < HEADER_BYTES {

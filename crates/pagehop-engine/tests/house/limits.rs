@@ -30,7 +30,7 @@ fn code_that_ships_does_not_unwrap() {
             let reason = text[at + ".expect(\"".len()..].split('"').next().unwrap_or_default();
             if reason.len() < REASON_BYTES_MIN {
                 let number = text[..at].lines().count();
-                wrong.push(format!("{path}:{number}: {reason:?} is no reason"));
+                wrong.push(format!("{path}:{number}: {reason:?} is not a reason"));
             }
         }
     }

@@ -9,6 +9,7 @@ mod circles;
 mod documents;
 mod imports;
 mod limits;
+mod maps;
 mod rooms;
 mod sources;
 mod text;

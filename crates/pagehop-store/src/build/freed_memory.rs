@@ -17,7 +17,7 @@ pub(crate) fn return_to_system() {
     }
 }
 
-/// Bytes of memory of this process that are no files; 0 if the system does not say.
+/// Bytes of memory of this process that are not files; 0 if the system does not say.
 pub(crate) fn held_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));

@@ -53,7 +53,7 @@ impl NewIndexFile {
     pub fn create(target: &Path, overwrite: bool) -> Result<Self, Error> {
         let whole = WholeFile::create(target, overwrite)?;
         let mut buffer = Vec::with_capacity(WRITE_BYTES + PAGE_BYTES);
-        // Page 0 comes last. Until then zeros are in its place, which are no index.
+        // Page 0 comes last. Until then zeros are in its place, which are not an index.
         buffer.resize(PAGE_BYTES, 0);
         let (written, next, complete, identity) = (0, 1, false, header::new_identity());
         Ok(Self { whole, buffer, written, next, complete, identity, held_bytes: freed_memory::held_bytes() })

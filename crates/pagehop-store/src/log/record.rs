@@ -57,7 +57,8 @@ pub(crate) struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// The header at the front of `bytes`; `None` if it is no header. The checksum is not tested.
+    /// The header at the front of `bytes`; `None` if it is not a header. The checksum is not
+    /// tested.
     pub(crate) fn from_bytes(bytes: &[u8], lsn: u64) -> Option<Self> {
         let kind = Kind::from_byte(bytes[18])?;
         let length = usize::from(u16::from_le_bytes([bytes[16], bytes[17]]));

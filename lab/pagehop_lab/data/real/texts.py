@@ -47,7 +47,7 @@ class Texts:
 
     @property
     def queries(self) -> Sequence[Passage]:
-        """The passages that are no rows."""
+        """The passages that are not rows."""
         return self.found.all[: self.shards.size]
 
     def compute(self, first: int, last: int, *, with_tokens: bool) -> None:
@@ -83,7 +83,7 @@ def passages_near_passages(texts: Texts, rows: int) -> Content:
 
 
 def passages_near_titles(texts: Texts, rows: int) -> Content:
-    """`texts-384-ood`: the same passages; queries are titles, a few words that are no sentence."""
+    """`texts-384-ood`: the same passages; queries are titles: words without a sentence."""
     blocks = _vectors(texts, rows)
     titles = texts.found.titles[: texts.shards.size]
     job = Job(texts.shards.folder, f"titles-{passages.checksum(titles)}", titles, keeps_tokens=False)

@@ -20,14 +20,14 @@ _CLOSE = 1e-3
 def check_vectors(name: str, base: Float32, queries: Float32) -> None:
     """Fails unless rows and queries are vectors of one dimension, all of finite numbers."""
     if base.ndim != 2 or queries.ndim != 2 or 0 in base.shape or 0 in queries.shape:
-        raise DataError(f"{name}: rows of shape {base.shape} and queries of shape {queries.shape} are no set")
+        raise DataError(f"{name}: rows and queries must be matrices with rows, not {base.shape} and {queries.shape}")
     if base.shape[1] != queries.shape[1]:
         raise DataError(f"{name}: rows have {base.shape[1]} components, queries have {queries.shape[1]}")
     for what, rows in [("row", base), ("query", queries)]:
         for start in range(0, len(rows), _AT_ONCE):
             finite = np.isfinite(rows[start : start + _AT_ONCE]).all(axis=1)
             if not finite.all():
-                raise DataError(f"{name}: {what} {start + int(np.argmin(finite))} has a component that is no number")
+                raise DataError(f"{name}: {what} {start + int(np.argmin(finite))} has a component that is not finite")
 
 
 def check_truth(

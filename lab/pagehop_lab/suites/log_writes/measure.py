@@ -145,7 +145,7 @@ class _Look:
 
 
 def _look(asked: Asked) -> _Look:
-    # The server's own counters come first: reading them is no cost of the clients.
+    # The server's own counters come first: reading them costs the clients nothing.
     own = asked.counters()
     return _Look(
         own, _Spent.so_far(asked.pid), sum(counters.io_counter("wchar", one) for one in family(asked.pid)),

@@ -68,7 +68,7 @@ def groups(results: ServerResults) -> Table:
             continue
         found = {case: over(results, server, results.base, case) for case in results.groups}
         known = {case: one for case, one in found.items() if one is not None}
-        # All of them: those that are surely not 1, or surely 1, are no sample of a group.
+        # All of them: those that are surely not 1, or surely 1, are not a sample of a group.
         five = by_group({case: rounded(one) for case, one in known.items()}, results.groups)
         for group in GROUPS:
             of_group = [case for case in known if results.groups[case] == group]

@@ -209,7 +209,7 @@ def _by_url(url: str, kind: type[running.Running]) -> Any:
     """A server that runs already; DevServerError if it is of another kind."""
     given = running.of_url(url, TABLE)
     if not isinstance(given, kind):
-        raise DevServerError(f"{given.shown}: this is no URL of the product that the plan names")
+        raise DevServerError(f"{given.shown}: this is not a URL of the product that the plan names")
     return given
 
 

@@ -51,7 +51,7 @@ def _part(part: MetadataFilter | MetadataFilters, columns: Collection[str]) -> C
         return as_where(part, columns)
     if part.key not in columns:
         known = ", ".join(sorted(columns)) or "none"
-        raise ArgumentError(f"filter: {part.key!r} is no column of the store, whose columns are: {known}")
+        raise ArgumentError(f"filter: {part.key!r} is not a column of the store, whose columns are: {known}")
     if part.operator not in _COMPARISONS:
         known = ", ".join(sign.value for sign in _COMPARISONS)
         raise ArgumentError(f"filter: {part.key!r} has the operator {part.operator.value!r}; there are {known}")

@@ -168,7 +168,7 @@ impl Levels {
             match (last.as_mut(), element) {
                 (Ok(Value::Tags(tags)), Some(Ok(Value::Text(tag)))) => tags.push(tag),
                 (Ok(_), Some(Err(what))) => *last = Err(what),
-                (Ok(_), _) => *last = Err("NULL is no tag: leave it out of the list".to_owned()),
+                (Ok(_), _) => *last = Err("NULL is not a tag: leave it out of the list".to_owned()),
                 (Err(_), _) => {}
             }
         }
@@ -178,7 +178,7 @@ impl Levels {
 /// The time `units` after 1970; `unit` is in microseconds.
 fn microseconds(units: i64, unit: i64) -> Converted {
     let time = units.checked_mul(unit).map(Value::Timestamp);
-    time.ok_or_else(|| format!("{units} x {unit} microseconds are no 64-bit timestamp"))
+    time.ok_or_else(|| format!("{units} x {unit} microseconds do not fit in a 64-bit timestamp"))
 }
 
 /// NaN is a missing value, as in Python.
@@ -194,7 +194,7 @@ fn uuid(bytes: &[u8]) -> Converted {
 fn text(bytes: &[u8], kind: ColumnKind) -> Converted {
     let Ok(text) = std::str::from_utf8(bytes) else {
         let start = String::from_utf8_lossy(&bytes[..bytes.len().min(BYTES_SHOWN)]);
-        return Err(format!("{start:?} is no UTF-8"));
+        return Err(format!("{start:?} is not UTF-8"));
     };
     match kind {
         ColumnKind::Uuid => Value::parse(kind, text).map_err(|error| error.to_string()),

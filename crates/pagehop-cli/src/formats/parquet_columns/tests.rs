@@ -188,7 +188,7 @@ fn a_kind_that_is_known_takes_integers_and_texts() {
     let texts = column("BYTE_ARRAY x (STRING)", Values::Text(vec![b"2024-01-01"]));
     assert_eq!(texts.read(&known(Kind::Timestamp), 1).unwrap().columns()[0].kind, Kind::Text);
     let wrong = column("BYTE_ARRAY x (STRING)", Values::Text(vec![b"x"])).read(&known(Kind::Uuid), 1);
-    assert!(refusal(wrong).contains(".parquet: row 0, column \"x\": 'x' is no value of kind uuid"));
+    assert!(refusal(wrong).contains(".parquet: row 0, column \"x\": 'x' is not a value of kind uuid"));
     let nothing = "OPTIONAL INT32 x (UNKNOWN);";
     let nothing = file(nothing, WriterProperties::default(), &[vec![(Values::Int32(vec![]), vec![0], vec![])]]);
     let nothing = Written::new(&nothing);
@@ -338,13 +338,13 @@ fn values_that_no_column_can_hold_are_refused_with_their_row() {
     let text = refused("BYTE_ARRAY x", Values::Text(vec![b"red"]), 1);
     assert!(text.contains("bytes of length 3, a UUID has 16; texts must have the type string"), "{text}");
     let text = refused("BYTE_ARRAY x (STRING)", Values::Text(vec![b"\xff"]), 1);
-    assert!(text.contains("is no UTF-8"), "{text}");
+    assert!(text.contains("is not UTF-8"), "{text}");
     let text = refused("INT32 x", Values::Int32(vec![1, 2]), 3);
     assert!(text.contains("it holds 2 rows of values for 3 rows"), "{text}");
     let list = "OPTIONAL group x (LIST) { REPEATED group list { OPTIONAL BYTE_ARRAY element (STRING); } }";
     let chunk = (Values::Text(vec![b"a"]), vec![3, 2], vec![0, 1]);
     let text = refusal(Written::new(&file(list, WriterProperties::default(), &[vec![chunk]])).read(&[], 1));
-    assert!(text.contains("row 0, column \"x\": NULL is no tag"), "{text}");
+    assert!(text.contains("row 0, column \"x\": NULL is not a tag"), "{text}");
     let chunk = (Values::Text(vec![b"a", b""]), vec![3, 3], vec![0, 1]);
     let text = refusal(Written::new(&file(list, WriterProperties::default(), &[vec![chunk]])).read(&[], 1));
     assert!(text.contains("row 0, column \"x\": a tag is empty"), "{text}");

@@ -11,6 +11,18 @@
 //!
 //! The index depends on the rows, the options and the seed, but not on the number of threads: work
 //! is divided by position, and results are joined in order.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `job.rs` | what every phase needs: options, layout of nodes, threads, progress |
+//! | `memory.rs`, `disk.rs` | estimates of memory and of disk space, before the build starts |
+//! | `payloads.rs` | payloads, text ids and tags, which are written first |
+//! | `survey.rs`, `sample.rs` | the first pass over the rows; the rows that the model is trained on |
+//! | `rows.rs` | the second pass: the codes of every row |
+//! | `connect.rs` | the edges of rows in memory |
+//! | `spilled/` | codes in scratch files, if memory has no room for them |
+//! | `order.rs`, `anchors.rs` | which rows share a page; an edge to each row that stays |
+//! | `write.rs`, `keep.rs` | writes all pages; kept vectors, in the order of nodes |
 
 mod anchors;
 mod connect;

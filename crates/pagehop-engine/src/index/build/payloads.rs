@@ -26,7 +26,7 @@ impl<'s> WithPlaces<'s> {
     /// # Errors
     ///
     /// [`Error::Argument`] for a payload that is too long, another number of them than of rows, and
-    /// a text that is no id or repeats; any error of the sink.
+    /// a text that is not an id or repeats; any error of the sink.
     pub(crate) fn write(
         source: &'s mut dyn VectorSource,
         texts: Option<Vec<String>>,

@@ -195,8 +195,8 @@ impl Edges {
 }
 
 /// Gives `node` an anchor to `target` by its own page alone: the edge that is there, a free place,
-/// or that of the edge that `gives_way`, which is no anchor. `false` if the node is gone or has no
-/// such place.
+/// or that of the edge that `gives_way`, which is not an anchor. `false` if the node is gone or has
+/// no such place.
 pub(super) fn anchor_in_place<W: PagesMut>(
     steps: &mut Steps<'_, W>,
     node: NodeId,

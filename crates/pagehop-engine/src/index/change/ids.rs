@@ -56,7 +56,7 @@ pub(super) fn numbers<W: PagesMut, I: RowId>(steps: &Steps<'_, W>, ids: &[I]) ->
 ///
 /// # Errors
 ///
-/// [`Error::Argument`] for a text that is no id, or that gets no number.
+/// [`Error::Argument`] for a text that is not an id, or that gets no number.
 pub(super) fn new_numbers<W: PagesMut, I: RowId>(steps: &Steps<'_, W>, ids: &[I]) -> Result<Vec<u64>, Error> {
     let meta = steps.meta();
     let mut new = NewNumbers::default();

@@ -220,7 +220,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
         Ok(report)
     }
 
-    /// Deletes rows. An id that the index does not have is reported; it is no error.
+    /// Deletes rows. An id that the index does not have is reported; it is not an error.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
-//! The pages of payloads: how a payload is placed on one, and how its place becomes free.
+//! Writes payloads to pages, and frees their places.
 //!
-//! A payload belongs to one node. It is written before its node, and goes when the slot of the node
-//! becomes free. When the model is trained again, the payloads of live rows stay where they are and
-//! belong to the new nodes; those of dead nodes go with the retired graph.
+//! A payload belongs to one node. It is written before its node, and freed when the slot of the
+//! node becomes free. When the model is trained again, payloads of live rows stay in their places
+//! and belong to the new nodes. Payloads of dead nodes are freed with the retired graph.
 
 use super::steps::Steps;
 use crate::Error;
@@ -14,10 +14,10 @@ use crate::page::node::{FLAGS_DEAD, FLAGS_UNLINKED, NodeRef};
 use crate::page::payload::{self, PART_BYTES, PayloadPlace, PayloadRecord, ROOM_LISTED, ROOM_MIN};
 use crate::page::{PageId, PagesMut, Reader};
 
-/// Pages of the list that are tried for a payload before it gets a new page.
+/// Pages of the list of pages with room that are tried for a payload before it gets another page.
 const PAGES_TRIED: usize = 4;
 
-/// Writes a payload, and returns its place as a node names it.
+/// Writes a payload. Returns its place, as the number that a node stores.
 pub(super) fn keep<W: PagesMut>(steps: &mut Steps<'_, W>, bytes: &[u8]) -> Result<u64, Error> {
     payload::check_length(bytes)?;
     let mut parts = 0;
@@ -41,7 +41,7 @@ pub(super) fn keep<W: PagesMut>(steps: &mut Steps<'_, W>, bytes: &[u8]) -> Resul
     Ok(PayloadPlace { page, number }.key())
 }
 
-/// A page without payloads, which is in no list.
+/// A page without payloads that is in no list: the first of the list of empty pages, or a new one.
 fn empty_payload_page<W: PagesMut>(steps: &mut Steps<'_, W>) -> Result<PageId, Error> {
     let first = PageId(steps.meta().change.payload_empty);
     if first.0 == 0 {
@@ -49,7 +49,7 @@ fn empty_payload_page<W: PagesMut>(steps: &mut Steps<'_, W>) -> Result<PageId, E
     }
     steps.step_meta(&[first], &mut |meta, bodies| {
         if !payload::entries(first, bodies[0])?.is_empty() {
-            return Err(Error::corrupt(first, "it has payloads, and is in the list of pages without any"));
+            return Err(Error::corrupt(first, "it has payloads, but is in the list of empty pages"));
         }
         meta.change.payload_empty = FreeLink::read(bodies[0]).next;
         FreeLink::default().write(bodies[0]);
@@ -58,6 +58,8 @@ fn empty_payload_page<W: PagesMut>(steps: &mut Steps<'_, W>) -> Result<PageId, E
     Ok(first)
 }
 
+/// A page of records with at least `bytes` bytes of room: one of the first of the list of pages
+/// with room, or else an empty page, which joins that list.
 fn page_with_room<W: PagesMut>(steps: &mut Steps<'_, W>, bytes: usize) -> Result<PageId, Error> {
     let mut page = PageId(steps.meta().change.payload_head);
     for _ in 0..PAGES_TRIED {
@@ -84,8 +86,8 @@ fn page_with_room<W: PagesMut>(steps: &mut Steps<'_, W>, bytes: usize) -> Result
     Ok(page)
 }
 
-/// Takes the first page off the list, which had too little room for a payload, so that the next
-/// pages are tried. It comes back when a payload on it is freed.
+/// Takes the first page off the list of pages with room, so that the next payload does not try it
+/// again: it had too little room. It joins the list again when enough of it is freed.
 fn pass_first_page<W: PagesMut>(steps: &mut Steps<'_, W>) -> Result<(), Error> {
     let first = PageId(steps.meta().change.payload_head);
     if first.0 == 0 {
@@ -99,12 +101,12 @@ fn pass_first_page<W: PagesMut>(steps: &mut Steps<'_, W>) -> Result<(), Error> {
     })
 }
 
-/// The payload in a place that a node names.
+/// Reads the payload in a place that a node names.
 pub(super) fn read<W: PagesMut>(steps: &Steps<'_, W>, place: u64) -> Result<Vec<u8>, Error> {
     payload::read(&mut steps.reader(), PayloadPlace::of_key(place))
 }
 
-/// The place of a node's payload, if it has one.
+/// The place of a node's payload; `None` if it has none.
 pub(super) fn place_of<W: PagesMut>(steps: &Steps<'_, W>, node: NodeId) -> Result<Option<u64>, Error> {
     if !steps.meta().has_places() {
         return Ok(None);
@@ -163,17 +165,19 @@ pub(super) fn free_of_dead<W: PagesMut>(steps: &mut Steps<'_, W>, page: PageId) 
     places.into_iter().try_for_each(|place| free(steps, place))
 }
 
+/// Puts a page at the front of the list of pages with room.
 fn list(meta: &mut Meta, page: PageId, body: &mut [u8]) {
     FreeLink { listed: true, next: meta.change.payload_head }.write(body);
     meta.change.payload_head = page.0;
 }
 
+/// Puts a page at the front of the list of empty pages.
 fn list_empty(meta: &mut Meta, page: PageId, body: &mut [u8]) {
     FreeLink { listed: true, next: meta.change.payload_empty }.write(body);
     meta.change.payload_empty = page.0;
 }
 
-/// Takes the first page of the list off it if it has hardly any room.
+/// Takes a page off the list of pages with room if it is the first and has less than [`ROOM_MIN`].
 fn unlist_if_full(meta: &mut Meta, page: PageId, body: &mut [u8]) -> Result<(), Error> {
     if meta.change.payload_head == page.0 && payload::room(page, body)? < ROOM_MIN {
         meta.change.payload_head = FreeLink::read(body).next;

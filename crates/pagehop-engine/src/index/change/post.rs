@@ -78,7 +78,7 @@ fn chained_sets<W: PagesMut>(graph: &Graph<'_, W>, node: NodeId, values: RowValu
             set.extend(next.filter(|_| says_all(at)).map(|_| at));
             let next = next.unwrap_or(0);
             if next > 0 && (!says_all(next) || says_all(at) && next <= at) {
-                let what = format!("the tags of node {node} are no chain");
+                let what = format!("the tags of node {node} do not form a chain");
                 return Err(Error::corrupt(tree.root, what));
             }
             at = next;

@@ -9,9 +9,9 @@ use crate::row_ids::{self, IdKind};
 use crate::{AddReport, Error, OnProgress};
 
 impl<P: Pages> Index<P> {
-    /// Most rows that may train the model as they are added together: others wait for it. Such an
-    /// index takes them at once for less than one by one ([`Change::train_if_grown`]). 0 if it has
-    /// too many rows for that, or if its model is kept.
+    /// The largest number of rows that may be added together by a training of the model
+    /// ([`Change::train_if_grown`]). That costs less than to insert them one by one, but other
+    /// insertions wait for it. 0 if the index has too many rows, or if its model is kept.
     ///
     /// # Errors
     ///
@@ -21,8 +21,7 @@ impl<P: Pages> Index<P> {
         Ok(training::room_at_once(&state.meta) as usize)
     }
 
-    /// Whether the index has grown so far since its model was trained that it is to be trained
-    /// again.
+    /// Whether the index has grown enough since its model was trained to train it again.
     ///
     /// # Errors
     ///
@@ -51,10 +50,13 @@ impl<W: PagesMut> Change<'_, W> {
         )
     }
 
-    /// Adds the first [`Index::room_at_once`] of rows that the host owns, or all, if they train the
-    /// model: the index is then rebuilt once, with them in it. Returns how many; the others are to
-    /// be inserted. If they do not, nothing is changed. If a row id repeats, its last row is used.
-    /// `values` are those of the index's columns, row after row.
+    /// Adds rows that the host owns by a training of the model, if one is due with them: the index
+    /// is rebuilt once, with these rows in it. It takes all rows, or the first
+    /// [`Index::room_at_once`] of them. Returns how many it took; the caller inserts the others. If
+    /// no training is due, nothing is changed and the result is 0.
+    ///
+    /// If a row id repeats, its last row is used. `values` has the values of the index's columns,
+    /// row after row.
     ///
     /// # Errors
     ///

@@ -25,20 +25,21 @@ use crate::page::{PageId, PageSink, PagesMut, Reader, id_map};
 use crate::row_ids::IdKind;
 use crate::{AddReport, BuildOptions, EachChunk, Error, OnProgress, VectorSource};
 
-/// An insertion trains an index whose rows the host owns up to this many rows, and this many
-/// components: 256 rows of 768 dimensions, some twenty milliseconds
-/// (`docs/decisions/0027-training-beside-insertions.md`).
+/// Largest index that any insertion may train if the host owns the rows, in rows and in components
+/// (rows times dimensions). The components are those of 256 rows of 768 dimensions, whose training
+/// takes about 20 ms (`docs/decisions/0027-training-beside-insertions.md`).
 const SMALL_ROWS: u64 = 1024;
 const SMALL_COMPONENTS: u64 = 256 * 768;
-/// Rows of one statement train an index with up to this many rows, theirs among them, and this many
-/// components: other insertions wait for it, about half a second
+/// Largest index that a statement may train if it brings at least half of the rows, in rows and in
+/// components, its own included. Other insertions wait for about half a second
 /// (`docs/decisions/0031-bounded-work.md`).
 const LOADED_ROWS: u64 = 4096;
 const LOADED_COMPONENTS: u64 = 1024 * 768;
-/// Growth after which the model is trained again.
+/// The model is trained again when the rows are this many times those that it was trained on.
 const GROWTH: u64 = 8;
-/// The same for an insertion that makes an index too large for others to train it, if its model was
-/// trained on few rows.
+/// The same factor for the last insertion that may train the index: the one that brings it to the
+/// size that `SMALL_ROWS` and `SMALL_COMPONENTS` allow. It counts if the model was trained on at
+/// most `FEW_ROWS` rows.
 const LAST_GROWTH: u64 = 4;
 const FEW_ROWS: u64 = 64;
 /// A model that was trained on this many rows is kept.

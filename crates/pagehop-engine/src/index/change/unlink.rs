@@ -87,7 +87,7 @@ fn leave<W: PagesMut>(
     Ok(false)
 }
 
-/// Whether a dead node can leave the graph while other writers insert rows: it is no entry
+/// Whether a dead node can leave the graph while other writers insert rows: it is not an entry
 /// point, and most nodes are live.
 pub(super) fn can_unlink_beside_others<W: PagesMut>(graph: &Graph<'_, W>, node: NodeId) -> bool {
     graph.meta().change.dead_rows < graph.meta().rows && graph.entries().iter().all(|entry| entry.node != node)

@@ -12,6 +12,14 @@
 //!
 //! All of this holds after every step of a change, so a crash between two steps leaves a valid
 //! index. Only a payload is written before its node: that holds after every commit.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `nodes.rs` | nodes and edges, the row id map, free slots |
+//! | `lists.rs` | dead nodes, row ids that wait for a node, landmarks |
+//! | `postings.rs` | the trees of columns |
+//! | `kept.rs` | kept vectors |
+//! | `payloads.rs`, `texts.rs`, `tags.rs` | records of rows; the text id of a record; its tags |
 
 mod kept;
 mod lists;

@@ -92,7 +92,7 @@ fn leaves(
                 }
                 let next = Some(posting.next).filter(|next| *next > 0);
                 if next.is_some_and(|next| !says_all(next) || says_all(tag) && next <= tag) {
-                    return Err(bad("its tags are no chain"));
+                    return Err(bad("its tags do not form a chain"));
                 }
                 let sum = &mut tags[posting.node as usize];
                 *sum = sum.wrapping_sub(mixed(word.map(|_| tag)));

@@ -454,7 +454,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] if ids are no texts; [`Error::Corrupt`]; any error of the host.
+    /// [`Error::Argument`] if ids are not texts; [`Error::Corrupt`]; any error of the host.
     pub fn text_id(&mut self, found: &Found) -> Result<String, Error> {
         row_ids::check_kind(self.parts.state.meta.id_kind, IdKind::Text)?;
         // The reader of this cursor keeps the row from vacuum.

@@ -178,7 +178,8 @@ impl<R: Reader> Gather<'_, R> {
         Ok(Some(Gathered { reach: None }))
     }
 
-    /// Offers the postings of a leaf that pass. `false` if it is a root that is no leaf any more.
+    /// Offers the postings of a leaf that pass. `false` if it is a root that has become an inner
+    /// page.
     fn read(&mut self, part: &Part, page: PageId, list: &mut Shortlist) -> Result<bool, Error> {
         let Part { column, tree, low, high } = part;
         let test = Some(&*self.filter.test).filter(|test| !test.needs_id());

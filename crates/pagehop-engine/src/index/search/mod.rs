@@ -12,7 +12,8 @@
 //! | `filtered.rs` | searches with a filter |
 //! | `together.rs`, `batch.rs` | several searches at once on a thread; many queries on several threads |
 //! | `cursor.rs`, `cursor_parts.rs` | a cursor; the state that its phases share |
-//! | `second_phase.rs`, `cursor_postings.rs` | the phase after the walk; the same with candidates from postings |
+//! | `second_phase.rs`, `cursor_second.rs` | the phase after the walk; a hop of it |
+//! | `cursor_postings.rs` | the phase after the walk, with candidates from postings |
 //! | `sequential.rs`, `cursor_passes.rs` | the phase without room in memory: the rows of one pass over all pages; the passes |
 //! | `exact.rs` | exact answers, by a scan of every row |
 

@@ -28,9 +28,9 @@ pub struct Searcher<'i, P: Pages + 'i> {
 impl<P: Pages> Index<P> {
     /// The options of a search for the `k` nearest rows with `effort`.
     ///
-    /// A recall that is out of reach, or of which it is not known what it takes, is no error: it is
-    /// searched for as hard as is known, and the plan says so ([`SearchPlan::reach`]). An index too
-    /// small to be calibrated is searched to its end.
+    /// A recall above all that the calibration reached is not an error, nor is a recall in an index
+    /// that was never calibrated: [`SearchPlan::reach`] says so. An index too small to be
+    /// calibrated is searched to its end.
     ///
     /// # Errors
     ///

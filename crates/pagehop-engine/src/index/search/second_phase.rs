@@ -1,5 +1,5 @@
-//! The second phase of a cursor: an unbounded frontier, and rows that wait until none can come
-//! before them.
+//! The second phase of a cursor: a frontier without a bound, and rows that wait until no nearer row
+//! can come.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,15 +13,16 @@ use crate::index::state::State;
 use crate::memory::MakeRoom;
 use crate::{Error, SearchOptions};
 
-/// For this many rows after the tenth, k grows by one; after the hundredth, by ten. A caller that
-/// needs ten rows in order often takes a few more and then stops.
+/// Number of small steps by which k grows after the first search. A small step is a tenth of the
+/// first k: 1 after a search for 10 rows, 10 after one for 100. A caller that needs ten rows often
+/// takes a few more and then stops.
 const FEW: usize = 3;
-/// Largest increase of k at a time, because callers check their limits between rows.
+/// Largest step of k. Callers check their limits only between rows, so a step must not be long.
 const AT_ONCE: usize = 256;
 
-/// The next k to search for, given the current k and the k of the first search. A row that is found
-/// after farther rows were returned is too late for a caller that needs them in order, and with
-/// steps of one this happens often.
+/// The next k to search for, given the current k and the k of the first search. After the small
+/// steps, k doubles. If it grew by one each time, a row would often be found after farther rows
+/// were returned, which is too late for a caller that needs rows in order.
 pub(super) fn next_k(k: usize, first: usize) -> usize {
     let few = first / EVIDENCE_ROWS;
     match k {
@@ -36,25 +37,26 @@ pub(super) fn next_k(k: usize, first: usize) -> usize {
 pub(super) struct SecondPhase {
     /// Keys of estimate and node: the unexpanded candidates, nearest first.
     pub(super) frontier: BinaryHeap<Reverse<u64>>,
-    /// Keys from this one on may be of candidates that are not in the frontier: see
-    /// `cursor_postings.rs`.
+    /// Candidates with this key or a larger one may be missing from the frontier
+    /// (`cursor_postings.rs`).
     pub(super) beyond: Option<u64>,
     /// Nodes to visit, if that many exist, before any row counts as certain.
     pub(super) visits_min: usize,
-    /// Number of candidates from postings that were kept, at least.
+    /// How many candidates from postings were asked for when they were last gathered.
     pub(super) kept: usize,
-    /// Whether unread leaves remain, and the number of rows that the read leaves were chosen for.
+    /// Whether leaves of postings remain that were not read.
     pub(super) is_partial: bool,
+    /// Number of rows to return for which the leaves that were read are enough.
     pub(super) covered: usize,
     /// Every node that was visited or is in the frontier.
     pub(super) seen: NodeSet,
-    /// Nodes whose rows were found although they were not visited: page neighbors of others.
+    /// Nodes that were not visited, but whose rows were found on the page of a visited node.
     pub(super) found: NodeSet,
-    /// Keys of distance and position in [`Met::rows`]: visited rows before which a nearer one may
-    /// still come.
+    /// Rows that were found and not returned, while a nearer one may still be found: keys of
+    /// distance and position in [`Met::rows`].
     pub(super) waiting: BinaryHeap<Reverse<u64>>,
-    /// Keys of visited rows before which no nearer row may come. They are returned once there are
-    /// enough of them.
+    /// The same keys of rows that can be returned, since no nearer row can be found any more. They
+    /// are returned once there are enough of them.
     certain: BinaryHeap<Reverse<u64>>,
     /// Number of certain rows to return before the search continues.
     ready: usize,
@@ -123,7 +125,7 @@ impl SecondPhase {
         keys * size_of::<u64>() + nodes * (size_of::<NodeId>() + 1)
     }
 
-    /// Ids of the rows that were returned, of all that were found.
+    /// Ids of the rows that were returned.
     ///
     /// # Errors
     ///

@@ -16,6 +16,15 @@
 //!
 //! Every file is written and read from its beginning to its end, and goes when it was read for the
 //! last time.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `plan.rs` | the sizes that fit in memory: of a partition, of buffers, of caches |
+//! | `files.rs` | files of rows and of letters |
+//! | `route.rs` | the partition of a row, and the other partition in which it is a guest |
+//! | `partition.rs`, `finished.rs` | connects one partition; its edges and letters, which a host may keep |
+//! | `merge.rs` | chooses among own and offered edges; the pages of a partition |
+//! | `own.rs` | own codes, read again when nodes are written |
 
 pub(super) mod files;
 mod finished;
