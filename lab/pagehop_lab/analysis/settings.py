@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from pagehop_lab.analysis.points import Options, Point, shown
 
+SAME = 1e-9
+"""Recalls that differ by less are equal, up to floating point."""
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -90,6 +93,14 @@ def settings_of(points: Iterable[Point]) -> list[Setting]:
         if point.valid:
             grouped.setdefault(point.setting, []).append(point)
     return [Setting(tuple(group)) for group in grouped.values()]
+
+
+def is_least(index: Sequence[Setting], recall: float) -> bool:
+    """Whether a recall is below what the plan's least effort finds on an index.
+
+    Then nothing is known of searches that find just that recall.
+    """
+    return all(setting.recall.median > recall + SAME for setting in index)
 
 
 def indexes_of(settings: Sequence[Setting]) -> dict[tuple[str, str], list[Setting]]:
