@@ -42,6 +42,9 @@ LEAST = [
 MOST = ["rate", "queries/s", "rows/s", "inserted rows/s", "before rows/s", "beside rows/s", "share", "QPS", "recall@10"]
 """Columns in which engines are compared, with less or more as the better figure."""
 
+LEAST_EFFORT = "\N{DOUBLE DAGGER}"
+"""The mark of a figure whose recall is below what the least effort of the plan finds."""
+
 ON_TOP = " with changes on top"
 SETS = {"fashion-mnist": "Fashion-MNIST"}
 RENAMED = [
@@ -315,6 +318,8 @@ class Engine:
     name: str
     library: bool
     qps: dict[float, float]
+    least: set[float]
+    """Recalls below what the least effort of the plan finds, which have its figure."""
     build_cpu_s: float | None
     index_mb: float
 
@@ -329,15 +334,18 @@ def engines(ways: int = 1, run: str = ENGINES) -> list[Engine]:
     _, built = report(run, f"indexes-{of}")
     _, interpolated = report(run, f"interpolated-{of}")
     qps: dict[str, dict[float, float]] = {}
+    least: dict[str, set[float]] = {}
     for row in interpolated:
         if row[2]["value"] is not None:
-            qps.setdefault(row[1]["text"], {})[float(row[0]["text"])] = row[2]["value"]
+            name, target = row[1]["text"], float(row[0]["text"])
+            qps.setdefault(name, {})[target] = row[2]["value"]
+            least.setdefault(name, set()).update({target} if row[2]["text"].endswith(LEAST_EFFORT) else ())
     found = []
     for name, measured in qps.items():
         indexes = [row for row in built if row[0]["text"] == name]
         cpu = [float(row[4]["text"]) for row in indexes if row[4]["text"] != "-"]
         size = min(float(row[5]["text"]) for row in indexes)
-        found.append(Engine(name, indexes[0][6]["text"] == "-", measured, min(cpu) if cpu else None, size))
+        found.append(Engine(name, indexes[0][6]["text"] == "-", measured, least[name], min(cpu) if cpu else None, size))
     return sorted(found, key=lambda one: -one.qps[0.99])
 
 
@@ -345,7 +353,10 @@ def equal(ways: str, kind: str, run: str = ENGINES) -> list[str]:
     """Queries a second at exactly a recall: a row for each engine, `libraries` or `servers`."""
     chosen = [one for one in engines(int(ways), run) if one.library == (kind == "libraries")]
     targets = sorted({target for one in chosen for target in one.qps})
-    cells = [[one.name, *(number(one.qps[at]) if at in one.qps else "-" for at in targets)] for one in chosen]
+    cells = [
+        [one.name, *(number(one.qps[at]) + LEAST_EFFORT * (at in one.least) if at in one.qps else "-" for at in targets)]
+        for one in chosen
+    ]
     return table(["recall@10", *(f"{target:g}" for target in targets)], cells).splitlines()
 
 

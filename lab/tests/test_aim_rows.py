@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from pagehop_lab.analysis.coverage import coverage
 from pagehop_lab.analysis.points import Point
 from pagehop_lab.engines.numpy_scan import NumpyScan
-from pagehop_lab.plan import Plan, PlanError, read_text
+from pagehop_lab.plan import PlanError, read_text
 from pagehop_lab.plan.read import on_sets
 from pagehop_lab.suites import aims
 from pagehop_lab.suites.results import Build, Results
 from pagehop_lab.suites.table import Table
+from runs import results_of
 
 FILTERS = Path(__file__).parents[1] / "plans/filters.toml"
 PLAN = """
@@ -48,17 +45,6 @@ recall = 0.95
 matching = [1.0, 0.1, 0.001]
 floor = [3, 2, 1]
 """
-
-
-def results_of(
-    plan: Plan, points: Sequence[Point], builds: Sequence[Build] = (), sets: Mapping[str, Any] | None = None
-) -> Results:
-    """Made-up points as the results of a plan."""
-    facts = {one.name: {"rows": 1000} for one in plan.datasets} if sets is None else sets
-    return Results(
-        plan.name, plan.suite, plan.load.k, 1, plan.recall, plan.targets, "", {}, asdict(plan.load), facts, {}, (),
-        points, (), builds, (), coverage([], [], {}), plan.aims, (), "", 0,
-    )  # fmt: skip
 
 
 def repeats(engine: str, recall: float, qps: float, matching: float = 1.0) -> list[Point]:

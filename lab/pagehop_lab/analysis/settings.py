@@ -79,6 +79,14 @@ class Setting:
     def label(self) -> str:
         return self.points[0].label
 
+    def recall_interval(self, name: str) -> tuple[float, float] | None:
+        """The widest 95% interval of a count of recall over repeats and rebuilds; `name` is that of
+        raw files. None if none is known.
+        """
+        found = [(point.raw.get("recall_interval") or {}).get(name) for point in self.points]
+        known = [interval for interval in found if interval]
+        return (min(low for low, _ in known), max(high for _, high in known)) if known else None
+
     def figure(self, of: Callable[[Point], float | None]) -> Spread | None:
         """Any other figure, if every measurement has it."""
         figures = [of(point) for point in self.points]
