@@ -354,7 +354,10 @@ def equal(ways: str, kind: str, run: str = ENGINES) -> list[str]:
     chosen = [one for one in engines(int(ways), run) if one.library == (kind == "libraries")]
     targets = sorted({target for one in chosen for target in one.qps})
     cells = [
-        [one.name, *(number(one.qps[at]) + LEAST_EFFORT * (at in one.least) if at in one.qps else "-" for at in targets)]
+        [
+            one.name,
+            *(number(one.qps[at]) + LEAST_EFFORT * (at in one.least) if at in one.qps else "-" for at in targets),
+        ]
         for one in chosen
     ]
     return table(["recall@10", *(f"{target:g}" for target in targets)], cells).splitlines()

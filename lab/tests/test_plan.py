@@ -127,6 +127,19 @@ def test_loads_are_multiplied_and_servers_take_no_batches() -> None:
     assert "batch" not in plain, "results from before there were batches keep their identity"
 
 
+@pytest.mark.parametrize("field", ["warmup_s = 2", "in_turns = 3", "seconds_max = 9", "undisturbed = true"])
+def test_a_field_that_changes_a_search_changes_its_identity(field: str) -> None:
+    def load(text: str, **more: bool) -> dict[str, object]:
+        plan = read_text(text, "x")
+        return dict(next(everything(plan)).identity(plan, {}, "machine", "1", **more)["load"])
+
+    plain, changed = load(PLAN), load(PLAN.replace("[load]", f"[load]\n{field}"))
+    name = field.partition(" ")[0]
+    assert name not in plain, "raw files from before keep their identity"
+    assert changed == plain | {name: changed[name]}
+    assert load(PLAN.replace("[load]", f"[load]\n{field}"), as_before=True) == plain
+
+
 @pytest.mark.parametrize("path", [SMOKE, *sorted(PLANS.glob("*.toml"))], ids=lambda path: path.name)
 def test_the_plans_that_come_with_the_lab_can_be_read(path: Path) -> None:
     text = path.read_text()

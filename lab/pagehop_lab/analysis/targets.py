@@ -80,7 +80,9 @@ def at_targets(points: Iterable[Point], targets: Iterable[float]) -> list[AtTarg
             mine = [setting for setting in settings if setting.engine == engine]
             best = best_at(mine, target)
             index = [setting for setting in mine if best is not None and setting.build == best.build]
-            found.append(AtTarget(engine, target, best, between_at(mine, target), best is not None and is_least(index, target)))
+            found.append(
+                AtTarget(engine, target, best, between_at(mine, target), best is not None and is_least(index, target))
+            )
     return found
 
 
