@@ -53,7 +53,7 @@ def best_and_exact(found: Results, engine: str) -> tuple[str, str]:
 
 
 def test_a_target_below_the_least_effort_of_a_plan_is_marked() -> None:
-    """hnswlib's least effort here finds .9645. Pagehop has a setting below the target."""
+    """Hnswlib's least effort here finds .9645. Pagehop has a setting below the target."""
     found = results(
         *repeats("pagehop", 10, 0.94, 3000), *repeats("pagehop", 20, 0.96, 2000),
         *repeats("hnswlib", 40, 0.9645, 488), *repeats("hnswlib", 80, 0.98, 300),

@@ -9,7 +9,6 @@ from typing import Any
 
 from pagehop_lab.plan.model import DatasetSpec, EngineSpec, Load, Options, Plan
 
-
 # Fields of a load that the identity of a search has only where they are not the default, so that
 # raw files from before keep theirs.
 _LATER = ("warmup_s", "in_turns", "seconds_max", "undisturbed")
