@@ -141,7 +141,7 @@ def test_an_aim_about_what_the_plan_does_not_measure_is_refused(right: str, wron
 
 
 def test_an_aim_about_a_set_that_a_user_replaced_has_no_row() -> None:
-    """`--set` narrows a plan, and the aims of its other sets with it. A typo is one all the same."""
+    """`--set` narrows a plan, and the aims of its other sets with it. A typo is still refused."""
     text = on_sets(PLAN, ["sift-128"])
     plan = read_text(text, "x")
     assert aims.table([results_of(plan, [])]) is None

@@ -30,8 +30,10 @@ ROUNDS_MIN = 2 * PARTS
 
 
 def in_parts(rounds: Sequence[float]) -> list[list[float]]:
-    """The rounds of one repeat in parts of equal length, of neighbors, since what disturbs one round
-    disturbs the next. What is left over at the end is left out. Empty if there are too few rounds.
+    """The rounds of one repeat in parts of equal length.
+
+    A part has neighboring rounds, since what disturbs one round disturbs the next. What is left
+    over at the end is left out. Empty if there are too few rounds.
     """
     if len(rounds) < ROUNDS_MIN:
         return []
