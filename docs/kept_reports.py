@@ -16,6 +16,9 @@ sys.path.append(str(REPOSITORY / "lab"))
 
 from pagehop_lab.analysis.intervals import Interval, compared
 
+LEAST_EFFORT = "\N{DOUBLE DAGGER}"
+"""The mark of a figure whose recall is below what the least effort of the plan finds."""
+
 
 def report(folder: str, name: str) -> tuple[list[str], list[list[dict[str, Any]]]]:
     """The columns and rows of a table of a report; KeyError if there is none of that name."""
@@ -41,6 +44,8 @@ class Engine:
     name: str
     library: bool
     qps: dict[float, float]
+    least: set[float]
+    """Recalls below what the least effort of the plan finds. They have that effort's figure."""
     repeats: dict[float, dict[str, float]]
     """By recall, queries a second in each repeat."""
     build_cpu_s: float | None
@@ -57,11 +62,13 @@ def engines(ways: int = 1, run: str = ENGINES) -> list[Engine]:
     _, built = report(run, f"indexes-{of}")
     _, interpolated = report(run, f"interpolated-{of}")
     qps: dict[str, dict[float, float]] = {}
+    least: dict[str, set[float]] = {}
     repeats: dict[str, dict[float, dict[str, float]]] = {}
     for row in interpolated:
         if row[2]["value"] is not None:
             target, name = float(row[0]["text"]), row[1]["text"]
             qps.setdefault(name, {})[target] = row[2]["value"]
+            least.setdefault(name, set()).update({target} if row[2]["text"].endswith(LEAST_EFFORT) else ())
             each = [repeat.split(": ") for repeat in row[5]["text"].split("; ")]
             repeats.setdefault(name, {})[target] = {which: float(text.replace(",", "")) for which, text in each}
     found = []
@@ -70,8 +77,14 @@ def engines(ways: int = 1, run: str = ENGINES) -> list[Engine]:
         cpu = [float(row[4]["text"]) for row in indexes if row[4]["text"] != "-"]
         size = min(float(row[5]["text"]) for row in indexes)
         is_library = indexes[0][6]["text"] == "-"
-        found.append(Engine(name, is_library, measured, repeats[name], min(cpu) if cpu else None, size))
+        cheapest = min(cpu) if cpu else None
+        found.append(Engine(name, is_library, measured, least[name], repeats[name], cheapest, size))
     return sorted(found, key=lambda one: -one.qps[0.99])
+
+
+def speed(one: Engine, recall: float) -> str:
+    """Queries a second at a recall, marked if the plan has no effort that finds so little."""
+    return number(one.qps[recall]) + LEAST_EFFORT * (recall in one.least) if recall in one.qps else "-"
 
 
 def over(one: Engine, other: Engine, recall: float) -> Interval | None:
@@ -98,7 +111,13 @@ def equal(ways: str, kind: str, run: str = ENGINES) -> list[str]:
     chosen = [one for one in engines(int(ways), run) if one.library == (kind == "libraries")]
     targets = sorted({target for one in chosen for target in one.qps})
     heads = [f"{target:g}" for target in targets]
-    cells = [[one.name, *(number(one.qps[at]) if at in one.qps else "-" for at in targets)] for one in chosen]
+    cells = [
+        [
+            one.name,
+            *(number(one.qps[at]) + LEAST_EFFORT * (at in one.least) if at in one.qps else "-" for at in targets),
+        ]
+        for one in chosen
+    ]
     [ours] = [one for one in chosen if one.name.startswith("Pagehop")]
     times = [[other.name, *(ratio(over(ours, other, at)) for at in targets)] for other in chosen if other is not ours]
     tables = table(["recall@10", *heads], cells), table([f"{ours.name} over", *heads], times)

@@ -164,6 +164,8 @@ def _run(args: argparse.Namespace) -> int:
         return _measure(args.plan, args.into, args.set, args.engine, retry=args.retry)
     suite, plan = _planned(args.plan, args.set)
     print(f"{args.plan}: {suite.amount(plan)}")
+    for warning in suite.warnings(plan):
+        print(f"pagehop-lab: warning: {args.plan}: {warning}", file=sys.stderr)
     if absent := suite.absent(plan):
         raise PlanError(f"{args.plan}: " + "; ".join(absent))
     return 0

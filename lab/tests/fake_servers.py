@@ -90,10 +90,11 @@ class FakeBench:
         on: Callable[[FakeInstance, Case], Mapping[str, Any] | None] | None = None,
         loaded: Mapping[str, Any] | None = None,
         on_load: Callable[[FakeInstance], None] | None = None,
+        rounds: int = ROUNDS,
     ) -> None:
         self.asked: list[tuple[str, str]] = []
         self._on, self._on_load = on, on_load
-        self._loaded = loaded or {}
+        self._loaded, self._rounds = loaded or {}, rounds
         self._random = np.random.default_rng(5)
 
     def load(self, instance: Any) -> dict[str, Any]:
@@ -115,14 +116,16 @@ class FakeBench:
         """
         found: dict[ServerSpec, dict[str, Any] | MeasureError] = {}
         token = f"{len(self.asked)}"
-        weather = np.exp(0.08 * self._random.standard_normal() + 0.06 * self._random.standard_normal(ROUNDS).cumsum())
+        weather = np.exp(
+            0.08 * self._random.standard_normal() + 0.06 * self._random.standard_normal(self._rounds).cumsum()
+        )
         for server, instance in asked.items():
             try:
                 raw = self.measure(instance, case, server.slowed)
             except MeasureError as error:
                 found[server] = error
                 continue
-            noise = 1 + 0.02 * self._random.standard_normal((2, ROUNDS))
+            noise = 1 + 0.02 * self._random.standard_normal((2, self._rounds))
             qps = raw["qps"] / (1 + server.doubled) * weather * noise[0]
             # A disturbed machine needs more CPU, too, but by a smaller factor.
             cpu = 10.0 * (1 + server.doubled) * weather**-0.3 * noise[1]

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import fakes
 from pagehop_lab import report
+from pagehop_lab.analysis.coverage import coverage
+from pagehop_lab.analysis.points import Point
 from pagehop_lab.data import sets
 from pagehop_lab.engines.catalog import CATALOG
-from pagehop_lab.plan import read_text
+from pagehop_lab.plan import Plan, read_text
 from pagehop_lab.plan.servers import ServersPlan
 from pagehop_lab.run.progress import Progress
 from pagehop_lab.run.runner import Runner
 from pagehop_lab.store import RunFolder
 from pagehop_lab.suites.catalog import OF_SERVERS, suite_of
-from pagehop_lab.suites.results import Results
+from pagehop_lab.suites.results import Build, EngineFacts, Results
 from pagehop_lab.suites.server_results import ServerResults
 from pagehop_lab.suites.servers import ServersSuite
 
@@ -80,3 +83,18 @@ def read_servers(text: str, name: str) -> ServersPlan:
 def needed_bytes(plan: ServersPlan) -> int:
     """Bytes on disk that a plan reports to need."""
     return OF_SERVERS[plan.suite].needed_bytes(plan)
+
+
+def results_of(
+    plan: Plan,
+    points: Sequence[Point],
+    builds: Sequence[Build] = (),
+    sets: Mapping[str, Any] | None = None,
+    engines: Sequence[EngineFacts] = (),
+) -> Results:
+    """Made-up points as the results of a plan."""
+    facts = {one.name: {"rows": 1000} for one in plan.datasets} if sets is None else sets
+    return Results(
+        plan.name, plan.suite, plan.load.k, 1, plan.recall, plan.targets, "", {}, asdict(plan.load), facts, {}, engines,
+        points, (), builds, (), coverage([], [], {}), plan.aims, (), "", 0,
+    )  # fmt: skip

@@ -248,6 +248,17 @@ def test_a_recall_that_was_asked_for_is_compared_with_the_cheapest_setting_that_
     assert asked_of([asked({"recall": 0.95}, 0.9, 5)], "with_ties")[0].dearer is None
 
 
+def test_a_recall_that_was_missed_has_the_price_of_what_was_found() -> None:
+    """A search that finds .94 for .95 and takes what the grid's .95 takes is no bargain."""
+    grid = [asked({"list": at}, recall, at) for at, recall in [(10, 0.9), (16, 0.94), (20, 0.95), (40, 0.99)]]
+    (missed,) = asked_of([*grid, asked({"recall": 0.95}, 0.94, 20)], "with_ties")
+    assert missed.cheapest == (20, "list=20")
+    assert missed.compared == (16, "list=16")
+    assert missed.dearer == pytest.approx(1.25)
+    (alone,) = asked_of([grid[0], asked({"recall": 0.95}, 0.94, 20)], "with_ties")
+    assert alone.dearer is None
+
+
 def test_what_is_found_may_lie_beyond_the_window_by_chance() -> None:
     (one,) = asked_of([asked({"recall": 0.95}, 0.9445, 5)], "with_ties")
     assert one.accuracy == "floor cannot be told"

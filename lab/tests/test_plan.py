@@ -129,6 +129,19 @@ def test_loads_are_multiplied_and_servers_take_no_batches() -> None:
     assert "batch" not in plain, "older results, without batches, keep their identity"
 
 
+@pytest.mark.parametrize("field", ["warmup_s = 2", "in_turns = 3", "seconds_max = 9", "undisturbed = true"])
+def test_a_field_that_changes_a_search_changes_its_identity(field: str) -> None:
+    def load(text: str, **more: bool) -> dict[str, object]:
+        plan = read_text(text, "x")
+        return dict(next(everything(plan)).identity(plan, {}, "machine", "1", **more)["load"])
+
+    plain, changed = load(PLAN), load(PLAN.replace("[load]", f"[load]\n{field}"))
+    name = field.partition(" ")[0]
+    assert name not in plain, "raw files from before keep their identity"
+    assert changed == plain | {name: changed[name]}
+    assert load(PLAN.replace("[load]", f"[load]\n{field}"), as_before=True) == plain
+
+
 @pytest.mark.parametrize("path", [SMOKE, *sorted(PLANS.glob("*.toml"))], ids=lambda path: path.name)
 def test_the_plans_that_come_with_the_lab_can_be_read(path: Path) -> None:
     text = path.read_text()
@@ -153,6 +166,45 @@ def test_indexes_are_in_groups_in_the_order_of_the_plan_without_engines_that_are
     # pgvector, hnswlib, and the rest of pgvector.
     absent = gather.group_of(plan, [here[0], replace(here[1], failed="not installed")])
     assert [absent.get(name) for name in first] == [1, None, 1, 2, 2]
+
+
+@pytest.mark.parametrize("path", [SMOKE, *sorted(PLANS.glob("*.toml"))], ids=lambda path: path.name)
+def test_no_plan_that_comes_with_the_lab_has_ratios_of_one_repeat(path: Path) -> None:
+    text = path.read_text()
+    suite = catalog.suite_of(text)
+    assert suite.warnings(suite.read(text, path.stem)) == []
+
+
+ONCE = "[load]\nrepeats = 1\n"
+AIM = '[[aim]]\nwhat = "x"\nengine = "pgvector"\nfigure = "FIGURE"\nover = "hnswlib"\nrecall = 0.9\n'
+SERVER = '[[server]]\nproduct = "postgres"\nversion = "18"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "warned"),
+    [
+        (PLAN.replace("repeats = 2", "repeats = 1"), True),
+        (PLAN.replace("repeats = 2", "repeats = 1\nrebuilds = 2"), False),
+        (PLAN.partition('[[engine]]\nname = "hnswlib"')[0].replace("repeats = 2", "repeats = 1"), False),
+        ('suite = "cold"\n' + PLAN.replace("repeats = 2", "repeats = 1"), False),
+        ('suite = "cold"\n' + PLAN.replace("repeats = 2", "repeats = 1") + AIM.replace("FIGURE", "qps"), True),
+        ('suite = "cold"\n' + PLAN.replace("repeats = 2", "repeats = 1") + AIM.replace("FIGURE", "pages"), False),
+        (f'suite = "oltp"\n{ONCE}{SERVER}{SERVER.replace("18", "17")}', True),
+        (f'suite = "oltp"\n{ONCE}rounds = 20\n{SERVER}{SERVER.replace("18", "17")}', False),
+        (f'suite = "oltp"\n{ONCE}{SERVER}', False),
+        (f'suite = "log-writes"\n{ONCE}{SERVER}{SERVER.replace("18", "17")}', False),
+    ],
+)
+def test_a_plan_whose_ratios_are_all_of_one_repeat_gets_a_warning(
+    text: str, warned: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite = catalog.suite_of(text)
+    assert [line[:16] for line in suite.warnings(suite.read(text, "x"))] == ["load.repeats = 1"] * warned
+    if warned and "pgvector" in text:
+        path = tmp_path / "once.toml"
+        path.write_text(text)
+        assert main(["run", str(path), "--check"]) == 0
+        assert f"warning: {path}: load.repeats = 1" in capsys.readouterr().err
 
 
 def test_a_wrong_plan_ends_the_command_with_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from pagehop_lab.analysis.case import Case
 from pagehop_lab.analysis.coverage import Cell as CellOfPlan
 from pagehop_lab.analysis.coverage import Coverage
 from pagehop_lab.analysis.intervals import compared
-from pagehop_lab.analysis.paired import paired_ratio
+from pagehop_lab.analysis.paired import in_parts, paired_ratio
 from pagehop_lab.analysis.points import Point
 from pagehop_lab.analysis.settings import Setting
 from pagehop_lab.measure.oltp import MeasureError
@@ -35,7 +35,6 @@ from runs import server_results
 PLANTED = Path(__file__).parents[1] / "results/planted-20261122"
 # The ratios that were planted: C stands still for 5% of the time, and D does 5% more work.
 TRUE = {"postgres 18 B": 1.0, "postgres 18 C slowed 0.05": 0.95, "postgres 18 D doubled 0.05": 1 / 1.05}
-IN_TURNS = "[load]\nrounds = 8\n"
 
 
 def column(table: Table, name: str) -> list[str]:
@@ -43,9 +42,10 @@ def column(table: Table, name: str) -> list[str]:
     return [row[at].text for row in table.rows]
 
 
-def in_turns(folder: Path, repeats: int, more: str = "") -> ServerResults:
+def in_turns(folder: Path, repeats: int, more: str = "", rounds: int = 8) -> ServerResults:
     text = plan_of("old", repeats=repeats, more=f'[[server]]\nproduct = "postgres"\nversion = "new"\n{more}')
-    return run(text.replace("[load]\n", IN_TURNS), folder, FakeBench(), FakeProduct())[0]
+    text = text.replace("[load]\n", f"[load]\nrounds = {rounds}\n")
+    return run(text, folder, FakeBench(rounds=rounds), FakeProduct())[0]
 
 
 def test_a_round_that_was_disturbed_and_the_weather_of_all_rounds_do_not_count() -> None:
@@ -218,6 +218,25 @@ def test_a_percentile_takes_queries() -> None:
     assert cold._middle(many, "p99") == 7
     assert latencies.of_setting(few) == [({"p50": 3.0}, "")]
     assert latencies.of_setting(many) == [({"p50": 3.0, "p95": 6.0, "p99": 7.0}, "")]
+
+
+def test_parts_of_one_repeat_with_many_rounds_stand_for_repeats(tmp_path: Path) -> None:
+    results = in_turns(tmp_path / "run", 1, "slowed = 0.2\n", rounds=43)
+    for row in oltp.relative(results).rows:
+        assert 0.77 < float(row[-1].text) < 0.83
+        assert row[-1].tone == "worse"
+        assert "by 10 parts of one repeat" in row[-1].title
+    found = oltp.found_changes(results, "qps", "changes", "Changes")
+    assert len(found.rows) == len(CASES)
+    assert "10 parts stand for repeats" in found.note
+    assert "too few repeats" not in found.note
+    head = suite_of((tmp_path / "run/plan-001.toml").read_text()).report(RunFolder(tmp_path / "run")).head
+    assert head.is_sound
+
+
+def test_parts_are_of_neighbors_and_of_equal_length() -> None:
+    assert in_parts([float(at) for at in range(19)]) == []
+    assert in_parts([float(at) for at in range(25)]) == [[2.0 * at, 2.0 * at + 1] for at in range(10)]
 
 
 @pytest.mark.parametrize(("uncertain", "once", "mostly"), [(3, 2, False), (6, 0, True), (3, 3, True), (0, 6, True)])

@@ -16,10 +16,13 @@ from pathlib import Path
 import pytest
 
 import fakes
+from pagehop_lab import report
 from pagehop_lab.analysis.points import Point
 from pagehop_lab.store import RunFolder
 from pagehop_lab.suites.results import Results
-from runs import MACHINE, QUICK, SMALL, fake_engines, plan_of, run
+from runs import MACHINE, QUICK, SMALL, fake_engines, of_engines, plan_of, run
+
+KEPT = Path(__file__).parents[1] / "results/postgres-warm-20261127"
 
 SPECIAL = (
     "slow",
@@ -210,6 +213,24 @@ def test_a_plan_that_grew_goes_on_where_it_was(tmp_path: Path) -> None:
     assert "honest.m=8: built" not in said
     assert len(results.points) == 4
     assert [path.name for path in sorted(tmp_path.glob("plan-*"))] == ["plan-001.toml", "plan-002.toml"]
+
+
+def test_a_search_in_other_turns_is_another_measurement(tmp_path: Path) -> None:
+    first, _ = run(plan_of("honest"), tmp_path / "run")
+    text = plan_of("honest", load=QUICK + "repeats = 1\nin_turns = 2\n")
+    with RunFolder.writing(tmp_path / "run", text, MACHINE):
+        pass
+    assert of_engines(tmp_path / "run").points == [], "what was measured otherwise does not stand for it"
+    second, _ = run(text, tmp_path / "run")
+    assert len(second.points) == len(first.points) > 0
+    assert {point.file for point in second.points}.isdisjoint(point.file for point in first.points)
+
+
+def test_raw_files_of_older_labs_are_found_though_they_do_not_say_all_of_their_load() -> None:
+    folder = RunFolder(KEPT)
+    assert "in_turns = 2" in folder.plan
+    assert not any("in_turns" in record.identity["load"] for record in folder.all("points"))
+    assert report.read(KEPT).results.coverage.complete
 
 
 def test_a_rate_that_is_not_sustained_makes_the_figure_invalid(tmp_path: Path) -> None:

@@ -100,4 +100,4 @@ def test_raw_files_are_json_that_says_everything(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="not JSON compliant"):
             folder.add("points", "b", {"number": 2}, {"qps": float("nan")})
     content = json.loads((tmp_path / made.file).read_text())
-    assert content == {"version": 1, "attempt": 1, "identity": IDENTITY, "failed": None, "raw": {"qps": 1.0}}
+    assert content == {"version": 2, "attempt": 1, "identity": IDENTITY, "failed": None, "raw": {"qps": 1.0}}

@@ -98,11 +98,11 @@ def test_a_ratio_is_paired_only_within_a_group_and_one_repeat_is_no_interval() -
 
     def engine(group: int, scale: float) -> Engine:
         qps = {f"{group}.1.{run}": scale * one for run, one in drift.items()}
-        return Engine("a", True, {0.9: 100.0}, {0.9: qps}, None, 1.0)
+        return Engine("a", True, {0.9: 100.0}, set(), {0.9: qps}, None, 1.0)
 
     assert ratio(over(engine(1, 1.1), engine(1, 1.0), 0.9)) == "1.10x (1.10 to 1.10)"
     assert ratio(over(engine(1, 1.1), engine(2, 1.0), 0.9)).startswith("1.10x? (0.")
-    once = Engine("a", True, {0.9: 100.0}, {0.9: {"1.1.1": 100.0}}, None, 1.0)
+    once = Engine("a", True, {0.9: 100.0}, set(), {0.9: {"1.1.1": 100.0}}, None, 1.0)
     assert ratio(over(once, once, 0.9)) == "1.00x? (one repeat)"
 
 

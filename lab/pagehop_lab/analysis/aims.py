@@ -1,9 +1,10 @@
 """The aims of a plan, and whether a run reaches them: figures at equal recall, ratios, verdicts.
 
 A figure at a recall is interpolated between two measured settings, on a logarithmic scale. If the
-least effort is already beyond the recall, its own figure is used. A ratio is taken repeat by
-repeat. Its 95% confidence interval is that of Student's t over the logarithms of the repeats. If a
-limit lies within the interval, the verdict is neither reached nor missed: the run cannot tell.
+least effort of the plan is already beyond the recall, its own figure is used, and says so. A ratio
+is taken repeat by repeat. Its 95% confidence interval is that of Student's t over the logarithms of
+the repeats. If a limit lies within the interval, the verdict is neither reached nor missed: the run
+cannot tell.
 """
 
 from __future__ import annotations
@@ -15,10 +16,7 @@ from dataclasses import dataclass
 from pagehop_lab.analysis.curve import interpolate
 from pagehop_lab.analysis.intervals import Interval
 from pagehop_lab.analysis.points import OptionValue, Point, shown
-from pagehop_lab.analysis.settings import Setting, indexes_of, settings_of
-
-# Recalls that differ by less are equal, up to floating point.
-_SAME = 1e-9
+from pagehop_lab.analysis.settings import SAME, Setting, indexes_of, is_least, settings_of
 
 Run = tuple[int, int]
 """Rebuild and repeat."""
@@ -69,8 +67,11 @@ class Aim:
     figure: str
     """A name in FIGURES."""
     engine: str
-    over: str | None = None
-    """The engine of the divisor. None for a plain figure, unless `over_dataset` is set."""
+    over: tuple[str, ...] = ()
+    """The engine of the divisor; of several the first that has the figure.
+
+    Empty for a plain figure, unless `over_dataset` is set.
+    """
     datasets: tuple[str, ...] = ()
     """Names of sets; all sets of the plan if empty."""
     but: tuple[str, ...] = ()
@@ -81,7 +82,10 @@ class Aim:
     floor: float | None = None
     aim: float | None = None
     load: tuple[tuple[str, OptionValue], ...] = ()
-    """Options of a load that an aim can name: `k`, `threads`, `cache`, `batch`, `sessions`."""
+    """Options of a load that an aim can name.
+
+    They are `k`, `threads`, `cache`, `batch`, `sessions`, `matching` and `insert_rate`.
+    """
 
     def is_of(self, dataset: str) -> bool:
         """Whether it is about a set."""
@@ -95,6 +99,8 @@ class Series:
     figures: Mapping[Run, float]
     told: str
     file: str = ""
+    is_least: bool = False
+    """Whether the recall is below what the plan's least effort finds, whose figure this is."""
 
     @property
     def middle(self) -> float:
@@ -124,7 +130,7 @@ def _side(found: Interval, limit: float | None, more: bool) -> str:
     low, high = (found.low, found.high) if more else (-found.high, -found.low)
     limit = limit if more else -limit
     # A figure that equals the limit reaches it, up to floating point.
-    edge = abs(limit) * _SAME
+    edge = abs(limit) * SAME
     if low >= limit - edge:
         return "reached"
     return "missed" if high < limit - edge else "cannot be told"
@@ -168,21 +174,24 @@ def _on_index(settings: Sequence[Setting], recall: float, figure: Figure, build:
         worth = sign * _middle(setting, of_point)
         if not best or worth > best[-1][0]:
             best.append((worth, setting))
-    above = [setting for _, setting in best if setting.recall.median >= recall - _SAME]
-    below = [setting for _, setting in best if setting.recall.median < recall - _SAME]
+    above = [setting for _, setting in best if setting.recall.median >= recall - SAME]
+    below = [setting for _, setting in best if setting.recall.median < recall - SAME]
     if not above:
         return None
     high, low = above[-1], below[0] if below else above[-1]
     figures = {run: _between(recall, low, high, run, of_point) for run in _runs(low) if run in _runs(high)}
     if not figures:
         return None
-    labels = [shown(one.search) for one in ([high] if low is high else [low, high])]
-    return Series(figures, build + " to ".join(labels), high.middle.file)
+    told = build + " to ".join(shown(one.search) for one in ([high] if low is high else [low, high]))
+    beyond = is_least(settings, recall)
+    if beyond:
+        told += f", the plan's least effort, finds {high.recall.median:.4f}"
+    return Series(figures, told, high.middle.file, beyond)
 
 
 def _between(recall: float, low: Setting, high: Setting, run: Run, of: Callable[[Point], float | None]) -> float:
     one, other = ((max(one.recall.median, 0.0), max(of(_runs(one)[run]) or 0.0, 1e-12)) for one in (low, high))
-    return other[1] if low is high or other[0] <= recall + _SAME else interpolate(recall, one, other)
+    return other[1] if low is high or other[0] <= recall + SAME else interpolate(recall, one, other)
 
 
 def _middle(setting: Setting, of: Callable[[Point], float | None]) -> float:

@@ -1,6 +1,7 @@
 """Searches with a requested recall: whether they find it, and what they cost.
 
-The cost is compared with the cheapest setting that finds as much.
+The cost is compared with the cheapest setting that finds what was asked for. A search that missed
+it is compared with the cheapest one that finds what it found: to find less is no merit.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pagehop_lab.analysis.points import Options, Point, shown
-from pagehop_lab.analysis.settings import Setting, indexes_of, settings_of
+from pagehop_lab.analysis.settings import SAME, Setting, indexes_of, settings_of
 
 BELOW, ABOVE = 0.005, 0.007
 """How far the measured recall may be below and above the requested one."""
@@ -17,7 +18,6 @@ LOST = 0.01
 """Largest loss of recall after rounds of changes."""
 DEARER = 1.15
 """Largest ratio of hops to those of the cheapest setting."""
-_SAME = 1e-9
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,20 @@ class Asked:
     @property
     def accuracy(self) -> str:
         """Whether the measured recall is close enough to the requested one."""
-        if -BELOW - _SAME <= self.found - self.recall <= ABOVE + _SAME:
+        if -BELOW - SAME <= self.found - self.recall <= ABOVE + SAME:
             return "floor reached"
         apart = self.high < self.recall - BELOW or self.low > self.recall + ABOVE
         return "MISSED" if apart else "floor cannot be told"
 
     @property
+    def compared(self) -> tuple[float, str] | None:
+        """The cheapest setting that the price is taken over; None if there is none."""
+        return self.cheapest if self.found >= self.recall - SAME else self.at_found
+
+    @property
     def dearer(self) -> float | None:
         """Ratio of the hops to those of the cheapest setting."""
-        return None if self.cheapest is None else self.hops / self.cheapest[0]
+        return None if self.compared is None else self.hops / self.compared[0]
 
 
 def asked_of(points: Iterable[Point], recall_name: str) -> list[Asked]:
@@ -70,7 +75,7 @@ def asked_of(points: Iterable[Point], recall_name: str) -> list[Asked]:
 
             def least(recall: float, grid: list[tuple[float, Setting]] = grid) -> tuple[float, str] | None:
                 reaching = [
-                    (count, shown(one.search)) for count, one in grid if one.recall.median >= recall - _SAME
+                    (count, shown(one.search)) for count, one in grid if one.recall.median >= recall - SAME
                 ]  # fmt: skip
                 return min(reaching, default=None)
 

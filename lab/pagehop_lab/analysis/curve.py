@@ -2,7 +2,7 @@
 
 Engines are compared at equal recall. For each wanted recall the two neighboring efforts around it
 are searched for and measured, and the figure is interpolated between them; beyond what was measured
-nothing is said. Where the least effort is better than wanted, its own figure stands.
+nothing is said. Where the least effort of the plan is better than wanted, its own figure stands.
 """
 
 from __future__ import annotations

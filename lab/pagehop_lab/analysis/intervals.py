@@ -36,7 +36,8 @@ class Interval:
     low: float
     high: float
     count: int
-    """Of repeats."""
+    counted: str = "repeats"
+    """What `count` counts."""
 
     @staticmethod
     def of(figures: Sequence[float], *, is_counted: bool = False) -> Interval:
@@ -78,7 +79,11 @@ class Interval:
 
     def shown(self, form: str = ".2f") -> str:
         """The interval and the repeats in a few words."""
-        return "one repeat" if self.count < 2 else f"{self.low:{form}} to {self.high:{form}} by {self.count} repeats"
+        return (
+            "one repeat"
+            if self.count < 2
+            else f"{self.low:{form}} to {self.high:{form}} by {self.count} {self.counted}"
+        )
 
 
 def compared(one: Mapping[Any, float], other: Mapping[Any, float]) -> Interval:

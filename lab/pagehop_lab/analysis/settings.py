@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from pagehop_lab.analysis.points import Options, Point, shown
 
+SAME = 1e-9
+"""Recalls that differ by less are equal, up to floating point."""
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -76,6 +79,14 @@ class Setting:
     def label(self) -> str:
         return self.points[0].label
 
+    def recall_interval(self, name: str) -> tuple[float, float] | None:
+        """The widest 95% interval of a count of recall over repeats and rebuilds; `name` is that of
+        raw files. None if none is known.
+        """
+        found = [(point.raw.get("recall_interval") or {}).get(name) for point in self.points]
+        known = [interval for interval in found if interval]
+        return (min(low for low, _ in known), max(high for _, high in known)) if known else None
+
     def figure(self, of: Callable[[Point], float | None]) -> Spread | None:
         """Any other figure, if every measurement has it."""
         figures = [of(point) for point in self.points]
@@ -90,6 +101,14 @@ def settings_of(points: Iterable[Point]) -> list[Setting]:
         if point.valid:
             grouped.setdefault(point.setting, []).append(point)
     return [Setting(tuple(group)) for group in grouped.values()]
+
+
+def is_least(index: Sequence[Setting], recall: float) -> bool:
+    """Whether a recall is below what the plan's least effort finds on an index.
+
+    Then nothing is known of searches that find just that recall.
+    """
+    return all(setting.recall.median > recall + SAME for setting in index)
 
 
 def indexes_of(settings: Sequence[Setting]) -> dict[tuple[str, str], list[Setting]]:

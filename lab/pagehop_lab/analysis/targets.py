@@ -2,8 +2,8 @@
 
 A setting counts with the median of its repeats. "At or above" takes what was measured. "At"
 interpolates between two neighboring settings of one index, along the logarithm of QPS, and never
-extrapolates. If the least effort of an index already finds more, its own figure is used, so "at" is
-never less than "at or above".
+extrapolates. If the least effort of the plan already finds more on an index, its own figure is
+used and marked, so "at" is never less than "at or above".
 """
 
 from __future__ import annotations
@@ -13,10 +13,7 @@ from dataclasses import dataclass
 
 from pagehop_lab.analysis.curve import interpolate
 from pagehop_lab.analysis.points import Point, engines_of
-from pagehop_lab.analysis.settings import Setting, indexes_of, settings_of
-
-# Recalls that differ by less are equal, up to floating point.
-_SAME = 1e-9
+from pagehop_lab.analysis.settings import SAME, Setting, indexes_of, is_least, settings_of
 
 
 @dataclass(frozen=True)
@@ -29,6 +26,8 @@ class Between:
     qps: float
     low: Setting
     high: Setting
+    is_least: bool = False
+    """Whether the target is below what the plan's least effort finds, whose figure this is."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +40,13 @@ class AtTarget:
     """The fastest setting at or above the target; None if there is none."""
     between: Between | None
     """The fastest of all interpolations; None if no index reaches the target."""
+    is_least: bool = False
+    """Whether every setting of the index of `best` finds more than the target."""
 
 
 def best_at(settings: Iterable[Setting], target: float) -> Setting | None:
     """The fastest setting whose recall is at least `target`; of equally fast ones the first."""
-    reaching = [setting for setting in settings if setting.recall.median >= target - _SAME]
+    reaching = [setting for setting in settings if setting.recall.median >= target - SAME]
     return max(reaching, key=lambda setting: setting.qps.median, default=None)
 
 
@@ -58,12 +59,12 @@ def between_at(settings: Sequence[Setting], target: float) -> Between | None:
 def _between(index: Sequence[Setting], target: float) -> Between | None:
     """The settings of one index around the target, among those that no other setting dominates."""
     ordered = frontier(index)
-    above = next((at for at, setting in enumerate(ordered) if setting.recall.median >= target - _SAME), None)
+    above = next((at for at, setting in enumerate(ordered) if setting.recall.median >= target - SAME), None)
     if above is None:
         return None
     high = ordered[above]
-    if high.recall.median <= target + _SAME or above == 0:
-        return Between(high.qps.median, high, high)
+    if high.recall.median <= target + SAME or above == 0:
+        return Between(high.qps.median, high, high, is_least(index, target))
     low = ordered[above - 1]
     pair = [(setting.recall.median, setting.qps.median) for setting in (low, high)]
     return Between(interpolate(target, pair[0], pair[1]), low, high)
@@ -77,7 +78,11 @@ def at_targets(points: Iterable[Point], targets: Iterable[float]) -> list[AtTarg
     for target in targets:
         for engine in engines_of(points):
             mine = [setting for setting in settings if setting.engine == engine]
-            found.append(AtTarget(engine, target, best_at(mine, target), between_at(mine, target)))
+            best = best_at(mine, target)
+            index = [setting for setting in mine if best is not None and setting.build == best.build]
+            found.append(
+                AtTarget(engine, target, best, between_at(mine, target), best is not None and is_least(index, target))
+            )
     return found
 
 

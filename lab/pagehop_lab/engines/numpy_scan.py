@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pagehop_lab.analysis.recalls import unit
-from pagehop_lab.engines.engine import Description, Float32, Ids, Library, Options, Search
+from pagehop_lab.engines.engine import Description, Float32, Ids, Kept, Library, Options, Search
 
 
 class NumpyScan(Library):
@@ -25,9 +25,17 @@ class NumpyScan(Library):
         self._norms = np.einsum("ij,ij->i", self._rows, self._rows) / 2
 
     def searcher(self, options: Options, k: int) -> Search:
+        return self._scan(self._rows, self._norms, k)
+
+    def filtered(self, options: Options, k: int, kept: Kept) -> Search:
+        ids = np.flatnonzero(kept)
+        search = self._scan(self._rows[ids], self._norms[ids], k)
+        return lambda queries: ids[search(queries)]
+
+    def _scan(self, rows: Any, norms: Any, k: int) -> Search:
         def search(queries: Float32) -> Ids:
-            nearness = queries @ self._rows.T - self._norms
-            kept = np.argpartition(nearness, -k, axis=1)[:, -k:] if k < len(self._rows) else None
+            nearness = queries @ rows.T - norms
+            kept = np.argpartition(nearness, -k, axis=1)[:, -k:] if k < len(rows) else None
             if kept is None:
                 return np.argsort(-nearness, axis=1).astype(np.int64)
             order = np.argsort(-np.take_along_axis(nearness, kept, axis=1), axis=1)

@@ -1,42 +1,80 @@
-"""The aims of a plan: tables `[[aim]]`, one for figures that differ only in recall and limits."""
+"""The aims of a plan: tables `[[aim]]`, one for figures that differ only in recall, share and
+limits.
+
+Every name and every option of a load that an aim has must be in the plan. Otherwise the aim would
+have no row, and its verdict would be missing without a word.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import product
 
 from pagehop_lab.analysis.aims import FIGURES, Aim
-from pagehop_lab.analysis.points import OptionValue
+from pagehop_lab.analysis.points import OptionValue, options_of, told
+from pagehop_lab.plan.model import Load
 from pagehop_lab.plan.tables import PlanError, Table, choose
 
-_LOAD: dict[str, type[OptionValue]] = {"k": int, "threads": int, "batch": int, "sessions": int, "cache": str}
+_LOAD: dict[str, type[OptionValue]] = {
+    "k": int, "threads": int, "batch": int, "sessions": int, "cache": str, "insert_rate": float,
+}  # fmt: skip
+# The lists of a load that have the values of an aim's option.
+_LISTS = {
+    "k": "ks", "threads": "call_threads", "batch": "batch", "sessions": "sessions", "cache": "caches",
+    "matching": "matching", "insert_rate": "insert_rate",
+}  # fmt: skip
 
 
-def read_aims(table: Table) -> list[Aim]:
-    """The aims of a table: one for each recall, with a limit each or one for all."""
+def read_aims(
+    table: Table, load: Load, engines: Collection[str], datasets: Collection[str], left_out: Collection[str] = ()
+) -> list[Aim]:
+    """The aims of a table: one for each recall and each share of a filter.
+
+    A limit is one for all. Or there is one for each share if there are several shares, else one for
+    each recall. `left_out` are sets that a user has replaced by others.
+    """
     figure = choose(table.at("figure"), table.take("figure", str, "qps"), FIGURES)
     what = table.need("what", str)
     engine = table.take("engine", str, "pagehop")
-    over, over_set = table.take_some("over", str), table.take_some("over_set", str)
+    over, over_set = table.take_list("over", str, ()), table.take_some("over_set", str)
+    for name, given in [("engine", engine), *(("over", one) for one in over)]:
+        choose(table.at(name), given, engines)
     names, but = table.take_list("set", str, ()), table.take_list("but", str, ())
+    for name, sets in [("set", names), ("but", but), ("over_set", [over_set] if over_set is not None else [])]:
+        for one in sets:
+            if one not in left_out:
+                choose(table.at(name), one, datasets)
     recalls: Sequence[float | None] = table.take_list("recall", float, (), least=0) or [None]
-    floors, aims = (_limits(table, name, len(recalls)) for name in ("floor", "aim"))
-    load = tuple(
-        (name, value) for name, kind in _LOAD.items() if (value := table.take_some(name, kind)) is not None
-    )  # fmt: skip
+    shares: Sequence[float | None] = table.take_list("matching", float, (), least=1e-3) or [None]
+    by_share = len(shares) > 1
+    floors, aims = (_limits(table, name, len(shares if by_share else recalls), by_share) for name in ("floor", "aim"))
+    asked = {name: value for name, kind in _LOAD.items() if (value := table.take_some(name, kind)) is not None}
     table.refuse_unknown()
+    for name, value in [*asked.items(), *(("matching", share) for share in shares if share is not None)]:
+        _check_asked(table.at(name), value, getattr(load, _LISTS[name]))
     of_a_build = FIGURES[figure].of_point is None
     if of_a_build != (recalls == [None]):
         raise PlanError(f"{table.at('recall')}: {figure} is {'of a build, which has none' if of_a_build else 'at one'}")
-    return [
-        Aim(what, figure, engine, over, names, but, over_set, recall, floor, aim, load)
-        for recall, floor, aim in zip(recalls, floors, aims, strict=True)
-    ]
+    found = []
+    for (number, share), (place, recall) in product(enumerate(shares), enumerate(recalls)):
+        of_share = {} if share is None else {"matching": share}
+        words = ", ".join(filter(None, [what, told(options_of(of_share)) if share not in (None, 1.0) else ""]))
+        at = number if by_share else place
+        options = options_of(asked | of_share)
+        found.append(Aim(words, figure, engine, over, names, but, over_set, recall, floors[at], aims[at], options))
+    return found
 
 
-def _limits(table: Table, name: str, count: int) -> Sequence[float | None]:
+def _check_asked(place: str, value: OptionValue, planned: Sequence[OptionValue]) -> None:
+    """An aim for a load that the plan does not measure would have no figure."""
+    if value not in planned:
+        raise PlanError(f"{place} = {value}: the plan does not measure it; [load] has {', '.join(map(str, planned))}")
+
+
+def _limits(table: Table, name: str, count: int, by_share: bool) -> Sequence[float | None]:
     given = table.take_any(name)
     if not isinstance(given, list):
         given = [given] * count
     if len(given) != count or not all(one is None or isinstance(one, int | float) for one in given):
-        raise PlanError(f"{table.at(name)}: one number, or a number for each recall")
+        raise PlanError(f"{table.at(name)}: one number, or a number for each {'share' if by_share else 'recall'}")
     return [None if one is None else float(one) for one in given]

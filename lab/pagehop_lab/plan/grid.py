@@ -9,6 +9,10 @@ from typing import Any
 
 from pagehop_lab.plan.model import DatasetSpec, EngineSpec, Load, Options, Plan
 
+# Fields of a load that the identity of a search has only where they are not the default, so that
+# raw files from before keep theirs.
+_LATER = ("warmup_s", "in_turns", "seconds_max", "undisturbed")
+
 
 def words(options: Options) -> str:
     """Options as part of a name; -1 and empty values mean the engine's default."""
@@ -67,9 +71,15 @@ class PointSpec:
     asked: Options = field(default_factory=dict)
     """The options of the load that are not the default: see `asked`."""
 
-    def identity(self, plan: Plan, dataset: Mapping[str, Any], machine: str, version: str | None) -> dict[str, Any]:
-        """Everything that decides the cost of a search; `dataset` is the description of the set."""
-        load = plan.load
+    def identity(
+        self, plan: Plan, dataset: Mapping[str, Any], machine: str, version: str | None, *, as_before: bool = False
+    ) -> dict[str, Any]:
+        """Everything that decides the cost of a search; `dataset` is the description of the set.
+
+        `as_before` leaves out the fields that raw files of older labs do not have.
+        """
+        load, usual = plan.load, Load()
+        later = {name: getattr(load, name) for name in _LATER if getattr(load, name) != getattr(usual, name)}
         return self.index.identity(plan, dataset, machine, version) | {
             "search": self.search,
             "load": {
@@ -79,6 +89,7 @@ class PointSpec:
                 "cold_queries": plan.cold_queries,
                 "seconds": load.seconds,
                 "one_core": load.one_core,
+                **({} if as_before else later),
                 **self.asked,
             },
             "repeat": self.repeat,

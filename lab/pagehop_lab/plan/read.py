@@ -36,12 +36,15 @@ from pagehop_lab.plan.tables import PlanError, Table, choose, listed
 __all__ = ["PlanError", "read_text"]
 
 _DEFAULTS = Load()
+# Sets of a plan that `--set` has replaced by others.
+_LEFT_OUT = "sets_left_out"
 
 
 def on_sets(text: str, sets: Sequence[str]) -> str:
     """The text of a plan on other sets, `NAME` or `NAME=ROWS`.
 
-    Each gets the options of the first set.
+    Each gets the options of the first set. The text names the plan's own sets, since aims may be
+    about these alone.
     """
     parts = re.split(r"^(?=\s*\[)", text, flags=re.MULTILINE)
     own = [part for part in parts if part.lstrip().startswith("[[dataset]]")]
@@ -62,7 +65,20 @@ def on_sets(text: str, sets: Sequence[str]) -> str:
         named.append("\n".join(lines).rstrip() + "\n\n")
     at = parts.index(own[0])
     others = [part for part in parts[at:] if part not in own]
-    return "".join([*parts[:at], *named, *others])
+    listed_ = ", ".join(f'"{name}"' for name in _names(text))
+    return "".join([f"{_LEFT_OUT} = [{listed_}]   # --set replaces them\n", *parts[:at], *named, *others])
+
+
+def _names(text: str) -> list[str]:
+    """The names of the sets of a plan."""
+    try:
+        found = tomllib.loads(text)["dataset"]
+        return [str(one.get("name") or Path(one["path"]).stem) for one in found]
+    except tomllib.TOMLDecodeError as error:
+        raise PlanError(f"this is not TOML: {error}") from None
+    except (KeyError, AttributeError, TypeError):
+        # The plan is wrong, and its reader says what.
+        return []
 
 
 def _on_set_of_load(text: str, sets: Sequence[str]) -> str:
@@ -94,15 +110,14 @@ def read_text(text: str, name: str) -> Plan:
     load = _load(table.take_table("load"))
     datasets = [_dataset(one) for one in table.take_tables("dataset")]
     engines = [_engine(one) for one in table.take_tables("engine")]
-    aims = [one for each in table.take_tables("aim") for one in read_aims(each)]
+    left_out = table.take_list(_LEFT_OUT, str, ())
+    names = [one.name for one in engines], [one.name for one in datasets]
+    aims = [one for each in table.take_tables("aim") for one in read_aims(each, load, *names, left_out)]
     table.refuse_unknown()
     _say_missing(datasets, engines)
     _say_impossible(suite, load, engines)
     if max(targets) > 1:
         raise PlanError(f"targets: {max(targets):g} is not a recall, the most is 1")
-    for aim in aims:
-        for engine in filter(None, [aim.engine, aim.over]):
-            choose("aim.engine", engine, [one.name for one in engines])
     if base is not None:
         choose("base", base, [engine.name for engine in engines])
     return Plan(

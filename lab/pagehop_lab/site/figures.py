@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pagehop_lab.analysis.points import told
-from pagehop_lab.analysis.targets import at_targets
+from pagehop_lab.analysis.aims import FIGURES, at_recall
+from pagehop_lab.analysis.points import engines_of, told
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.engines.engine import Served
 from pagehop_lab.suites import compared
@@ -38,6 +38,8 @@ class Figure:
     more_is_better: bool = True
     is_counted: bool = False
     """Whether it is a count, which is the same in every repeat, and not a time."""
+    is_least: bool = False
+    """Whether the least effort of the plan already finds more than the recall of the group."""
 
     @property
     def middle(self) -> float:
@@ -63,12 +65,16 @@ def _of_engines(results: Results) -> Iterator[Figure]:
     for dataset in results.datasets:
         for (sessions, asked), points in results.by_load(dataset).items():
             load = ", ".join(filter(None, [f"{sessions} sessions" if sessions > 1 else "", told(asked)]))
-            for found in at_targets(points, results.targets):
-                if (best := found.best) is None:
-                    continue
-                group = ", ".join(filter(None, [dataset, load, f"recall@{results.k} >= {found.target:g}"]))
-                title, kind = results.title(found.engine), kinds[found.engine]
-                yield Figure(group, found.engine, title, kind, "QPS", best.qps_by_run, best.middle.file)
+            for target in results.targets:
+                group = ", ".join(filter(None, [dataset, load, f"recall@{results.k} = {target:g}"]))
+                for engine in engines_of(points):
+                    # Between the settings of the grid, or an engine with a coarser one would lose.
+                    mine = [point for point in points if point.engine == engine]
+                    if (found := at_recall(mine, target, FIGURES["qps"])) is None:
+                        continue
+                    repeats: dict[Hashable, float] = dict(found.figures)
+                    title, kind = results.title(engine), kinds[engine]
+                    yield Figure(group, engine, title, kind, "QPS", repeats, found.file, is_least=found.is_least)
         for name, kind in kinds.items():
             builds = [build for build in results.builds if (build.dataset, build.engine) == (dataset, name)]
             yield from _of_builds(builds, name, results.title(name), kind)

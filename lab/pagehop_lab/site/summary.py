@@ -10,6 +10,7 @@ from pagehop_lab.site.figures import Figure
 from pagehop_lab.suites.table import Cell, Table
 
 LOST, WON, SAME, UNKNOWN = "loses", "wins", "the same", "cannot be told"
+LEAST = "by the least effort of its plan, which finds more"
 _SAID = {"higher": WON, "lower": LOST, "same": SAME}
 
 
@@ -87,5 +88,5 @@ def table(found: Sequence[Contest], said: str, title: str) -> Table:
 
 def _figure(contest: Contest, figure: Figure) -> Cell:
     form = ",.0f" if figure.middle >= 100 else ",.3g"
-    text = f"{figure.title} {figure.middle:{form}} {figure.unit}"
+    text = f"{figure.title} {figure.middle:{form}} {figure.unit}" + (f", {LEAST}" if figure.is_least else "")
     return Cell(text, text, f"{contest.run}/{figure.file}")

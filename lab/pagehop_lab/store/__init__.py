@@ -1,5 +1,5 @@
 """The folder of a run: the plan, the machine, and one raw file for every measurement."""
 
-from pagehop_lab.store.folder import LOCK, Record, RunFolder, StoreError, cell, checksum
+from pagehop_lab.store.folder import COMPLETE, LOCK, Record, RunFolder, StoreError, cell, checksum
 
-__all__ = ["LOCK", "Record", "RunFolder", "StoreError", "cell", "checksum"]
+__all__ = ["COMPLETE", "LOCK", "Record", "RunFolder", "StoreError", "cell", "checksum"]

@@ -26,7 +26,9 @@ KINDS = ("points", "builds", "engines", "datasets", "ceilings", "picked", "forei
 """Kinds of raw files; `foreign` ones were measured elsewhere."""
 LOCK = ".lock"
 """An empty file, which the process that works in the folder locks."""
-_VERSION = 1
+_VERSION = 2
+COMPLETE = 2
+"""Version of raw files from which on the identity of a search has every field of its load."""
 _UNFINISHED = ".unfinished-"
 _WORDS_MAX = 90
 # Facts of the machine that may change before a run ends.
@@ -54,6 +56,8 @@ class Record:
     """Commit of the lab that wrote the record, if it is known."""
     compilers: str | None = None
     """Compilers at that time, if they differ from those in `machine.json`."""
+    version: int = _VERSION
+    """Version of the raw file's form."""
 
     @property
     def cell(self) -> str:
@@ -199,7 +203,7 @@ class RunFolder:
             content = json.loads(file.read_text())
             identity = content["identity"]
             raw, failed = content["raw"] or {}, content["failed"]
-            by = content.get("commit"), content.get(_COMPILERS)
+            by = content.get("commit"), content.get(_COMPILERS), int(content["version"])
             read = Record(kind, relative, content["attempt"], identity, raw, failed, *by)
         except (OSError, ValueError, KeyError, TypeError):
             self.damaged.append(relative)

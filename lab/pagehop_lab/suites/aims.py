@@ -13,7 +13,8 @@ from pagehop_lab.suites.table import Cell, Table
 
 _COLUMNS = ("what", "set", "recall", "figure", "95% interval", "floor", "aim", "verdict", "from")
 _NOTE = """Ratios are taken repeat by repeat, between settings of equal recall; the interval is Student's t over the \
-logarithms of the repeats. A limit within the interval is neither reached nor missed: it cannot be told."""
+logarithms of the repeats. A limit within the interval is neither reached nor missed: it cannot be told. Where the \
+plan's least effort already finds more than the recall, its own figure stands, as the last column says."""
 
 
 def table(runs: Sequence[Results]) -> Table | None:
@@ -31,14 +32,14 @@ def table(runs: Sequence[Results]) -> Table | None:
 
 def _row(results: Results, aim: Aim, dataset: str) -> list[Cell]:
     figure = FIGURES[aim.figure]
-    one, other = _series(results, aim, aim.engine, dataset), None
+    one, other, beside = _series(results, aim, aim.engine, dataset), None, ""
     head = [Cell(aim.what, aim.what), Cell(dataset, dataset), Cell.of(aim.recall, "g")]
     limits = [Cell.of(aim.floor, ",g"), Cell.of(aim.aim, ",g")]
-    is_ratio = aim.over is not None or aim.over_dataset is not None
+    is_ratio = bool(aim.over) or aim.over_dataset is not None
     missing = [aim.engine] if one is None else []
     if is_ratio:
-        other = _series(results, aim, aim.over or aim.engine, aim.over_dataset or dataset)
-        missing += [aim.over or aim.engine] if other is None else []
+        beside, other = _divisor(results, aim, dataset)
+        missing += [beside] if other is None else []
     if missing or one is None:
         told = f"{' and '.join(dict.fromkeys(missing))}: recall not reached or not measured"
         return [*head, Cell("-"), Cell("-"), *limits, Cell("not there", told, "", "", True), Cell(told, told)]
@@ -47,7 +48,10 @@ def _row(results: Results, aim: Aim, dataset: str) -> list[Cell]:
     said = verdict(found, aim)
     form = ",.2f" if is_ratio or found.middle < 100 else ",.0f"
     interval = f"{found.low:{form}}-{found.high:{form}}" if found.count > 1 or figure.is_counted else "one repeat"
-    told = _told(one, figure.unit) + (f" against {_told(other, figure.unit)}" if other is not None else "")
+    told = _told(one, figure.unit)
+    if other is not None:
+        # Of one divisor the name of the aim says which it is.
+        told += f" against {_told(other, figure.unit)}" + (f" of {beside}" if len(aim.over) > 1 else "")
     return [
         *head,
         Cell.of(found.middle, form, file=one.file),
@@ -56,6 +60,15 @@ def _row(results: Results, aim: Aim, dataset: str) -> list[Cell]:
         Cell(said, said, "", "", said == "MISSED"),
         Cell(told, told),
     ]
+
+
+def _divisor(results: Results, aim: Aim, dataset: str) -> tuple[str, Series | None]:
+    """The first engine of an aim's divisors that has the figure; the names of all if none has."""
+    engines, of = aim.over or (aim.engine,), aim.over_dataset or dataset
+    for engine in engines:
+        if (series := _series(results, aim, engine, of)) is not None:
+            return engine, series
+    return " and ".join(engines) + (f" on {of}" if of != dataset else ""), None
 
 
 def _told(series: Series, unit: str) -> str:
@@ -76,13 +89,14 @@ def _of_builds(results: Results, name: str, engine: str, dataset: str) -> Series
     median counts.
     """
     by_options: dict[object, dict[tuple[int, int], float]] = {}
-    for build in results.builds:
+    # A set that is not there has no builds.
+    for build in [build for build in results.builds if (build.engine, build.dataset) == (engine, dataset)]:
         raw = build.raw
         if name == "bytes_per_row" and raw.get("index_bytes"):
             value = (raw["index_bytes"] + (raw.get("table_bytes") or 0)) / results.datasets[dataset]["rows"]
         else:
             value = build.cpu_s if name == "build_cpu_s" else raw.get(name)
-        if (build.engine, build.dataset) == (engine, dataset) and value is not None:
+        if value is not None:
             by_options.setdefault(build.options, {})[build.rebuild, 0] = float(value)
     series = [Series(figures, "") for figures in by_options.values()]
     return min(series, key=lambda one: one.middle, default=None)
@@ -96,8 +110,9 @@ def _is_asked(results: Results, aim: Aim, point: Point) -> bool:
     load, wanted, asked = results.load, dict(aim.load), dict(point.asked)
     usual = {
         "k": load["ks"][0], "threads": load["call_threads"][0], "cache": load["caches"][0], "batch": load["batch"][0],
+        "matching": load["matching"][0], "insert_rate": load["insert_rate"][0],
     }  # fmt: skip
-    plain = {"k": load["ks"][0], "threads": 1, "cache": "cold", "batch": 1}
+    plain = {"k": load["ks"][0], "threads": 1, "cache": "cold", "batch": 1, "matching": 1.0, "insert_rate": 0.0}
     if wanted.get("cache") == "fresh":
         usual |= {"threads": 1, "batch": 1}
     if point.sessions != wanted.get("sessions", load["sessions"][0]):

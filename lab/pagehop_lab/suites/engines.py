@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from pagehop_lab.analysis.aims import FIGURES
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.plan import Plan, grid, read_text
 from pagehop_lab.run.runner import Runner
@@ -18,7 +19,7 @@ from pagehop_lab.suites import aims, every_suite
 from pagehop_lab.suites.gather import gather
 from pagehop_lab.suites.head import head_of
 from pagehop_lab.suites.results import Results
-from pagehop_lab.suites.suite import Report, Run
+from pagehop_lab.suites.suite import ONE_REPEAT, Report, Run
 from pagehop_lab.suites.table import Section
 
 _HOW = (
@@ -40,6 +41,8 @@ class EnginesSuite:
     """Tables and charts of what was measured."""
     how: str = _HOW
     """How the suite measures, for the page."""
+    ratios: bool = False
+    """Whether the page has ratios of engines, which one repeat cannot tell."""
 
     def read(self, text: str, name: str) -> Plan:
         """The plan of a text."""
@@ -52,6 +55,14 @@ class EnginesSuite:
         least = points * (load.seconds + load.warmup_s) / 60
         about, bound = ("at most ", "about") if load.around_targets else ("", "at least")
         return f"{about}{points:,} points, {bound} {least:,.0f} minutes of searches; builds come on top"
+
+    def warnings(self, plan: Plan) -> Sequence[str]:
+        """Whether all ratios will be uncertain."""
+        if plan.load.repeats * plan.load.rebuilds > 1:
+            return []
+        beside = self.ratios and len(plan.engines) > 1
+        timed = (one for one in plan.aims if not FIGURES[one.figure].is_counted)
+        return [ONE_REPEAT] if beside or any(one.over or one.over_dataset for one in timed) else []
 
     def absent(self, plan: Plan) -> Sequence[str]:
         """Files of sets that are missing."""

@@ -14,7 +14,7 @@ from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.engines.engine import Description
 from pagehop_lab.plan import Plan
 from pagehop_lab.plan.grid import IndexSpec, Picked, PointSpec, everything, groups, indexes
-from pagehop_lab.store import Record, RunFolder, cell
+from pagehop_lab.store import COMPLETE, Record, RunFolder, cell
 from pagehop_lab.suites.head import made_by
 from pagehop_lab.suites.latest import current, latest, notes, usual_commit
 from pagehop_lab.suites.results import Build, EngineFacts, Results
@@ -30,9 +30,7 @@ def gather(folder: RunFolder, plan: Plan, machine: str) -> Results:
     records = latest(folder.all("points"), versions, "engine")
     builds = latest(folder.all("builds"), versions, "engine")
     found = {
-        spec.name: records[key]
-        for spec in specs
-        if (key := _cell(spec, plan, facts, machine)) is not None and key in records
+        spec.name: record for spec in specs if (record := _record(records, spec, plan, facts, machine)) is not None
     }
     measured = [spec for spec in specs if spec.name in found and not found[spec.name].failed]
     betrayed = _scans(measured, found)
@@ -96,9 +94,26 @@ def _is_failed(record: Record | None) -> bool:
     return record is not None and record.failed is not None
 
 
-def _cell(spec: PointSpec | IndexSpec, plan: Plan, facts: Mapping[str, Any], machine: str) -> str | None:
-    dataset = (spec if isinstance(spec, IndexSpec) else spec.index).dataset.name
-    return cell(spec.identity(plan, facts[dataset], machine, None)) if dataset in facts else None
+def _record(
+    records: Mapping[str, Record], spec: PointSpec, plan: Plan, facts: Mapping[str, Any], machine: str
+) -> Record | None:
+    """The record of a measurement.
+
+    Raw files of older labs do not say all of their load, so the plan of their folder does.
+    """
+    known = facts.get(spec.index.dataset.name)
+    if known is None:
+        return None
+    record = records.get(cell(spec.identity(plan, known, machine, None)))
+    if record is None:
+        before = records.get(cell(spec.identity(plan, known, machine, None, as_before=True)))
+        record = before if before is not None and before.version < COMPLETE else None
+    return record
+
+
+def _cell(index: IndexSpec, plan: Plan, facts: Mapping[str, Any], machine: str) -> str | None:
+    dataset = index.dataset.name
+    return cell(index.identity(plan, facts[dataset], machine, None)) if dataset in facts else None
 
 
 def _key(index: IndexSpec) -> str:

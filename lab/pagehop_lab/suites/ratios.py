@@ -5,12 +5,14 @@ from __future__ import annotations
 from decimal import Decimal
 
 from pagehop_lab.analysis.intervals import Interval
+from pagehop_lab.analysis.paired import PARTS, ROUNDS_MIN
 from pagehop_lab.analysis.relative import half_up, tone
 from pagehop_lab.suites.table import Cell
 
 NOTE = (
     "The interval is Student's t over the repeats, 95%; pointing at a figure shows it. A figure with ? is not valid: "
-    "its repeats disagree by more than it differs from 1, or there is only one repeat."
+    "its repeats disagree by more than it differs from 1, or there is only one repeat. Of one repeat with "
+    f"{ROUNDS_MIN} rounds or more, {PARTS} parts stand for repeats: what new servers and data change is not in them."
 )
 
 

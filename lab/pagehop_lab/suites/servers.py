@@ -14,6 +14,7 @@ from devserver.configuration import DURABILITIES, REDO_MIB, Configuration, Durab
 from devserver.releases import releases
 from pagehop_lab.analysis.aims import Figure
 from pagehop_lab.analysis.case import Case
+from pagehop_lab.analysis.paired import ROUNDS_MIN
 from pagehop_lab.plan.load import ServersLoad
 from pagehop_lab.plan.model import without_passwords
 from pagehop_lab.plan.server_aims import read_aim
@@ -26,7 +27,7 @@ from pagehop_lab.suites.compared import DATA, OF_A_TEST, Compared
 from pagehop_lab.suites.gather_servers import gather_servers
 from pagehop_lab.suites.head import head_of_servers
 from pagehop_lab.suites.server_results import ServerResults
-from pagehop_lab.suites.suite import Report, Run
+from pagehop_lab.suites.suite import ONE_REPEAT, Report, Run
 from pagehop_lab.suites.table import Section
 from pagehop_lab.suites.table import Table as Shown
 
@@ -51,6 +52,8 @@ class ServersSuite(ABC):
     """Whether a server may be slowed, or its events doubled."""
     limits: ClassVar[bool] = False
     """Whether the memory of loaded servers may be limited."""
+    ratios: ClassVar[bool] = False
+    """Whether the page has ratios of servers, which one repeat cannot tell."""
     statements: ClassVar[int | None] = None
     usual: ClassVar[ServersLoad]
     """The default load."""
@@ -153,6 +156,11 @@ class ServersSuite(ABC):
         points = len(list(everything(plan)))
         least = points * (plan.load.seconds + plan.load.warmup_s) / 60
         return f"{points:,} points, at least {least:,.0f} minutes; {self.needed_bytes(plan) / 1e9:.1f} GB at once"
+
+    def warnings(self, plan: ServersPlan) -> Sequence[str]:
+        """Whether all ratios will be uncertain."""
+        once = plan.load.repeats < 2 and plan.load.rounds < ROUNDS_MIN
+        return [ONE_REPEAT] if self.ratios and once and len(plan.servers) > 1 else []
 
     def absent(self, plan: ServersPlan) -> Sequence[str]:
         """Versions that no registry has; those of servers that run already are not known."""

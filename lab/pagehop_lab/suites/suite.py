@@ -20,6 +20,9 @@ from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.server_results import ServerResults
 from pagehop_lab.suites.table import Section, Table
 
+ONE_REPEAT = "load.repeats = 1: one repeat does not show its spread, so every ratio will have a ?; set 3"
+"""A warning of plans."""
+
 AnyResults = Results | ServerResults
 P = TypeVar("P", bound=Plan | ServersPlan)
 
@@ -69,6 +72,9 @@ class Suite(Protocol[P]):
 
     def amount(self, plan: P) -> str:
         """The size of a plan, in a sentence."""
+
+    def warnings(self, plan: P) -> Sequence[str]:
+        """What a plan measures in vain."""
 
     def absent(self, plan: P) -> Sequence[str]:
         """Names in a plan that are not available here, found without fetching anything."""

@@ -38,8 +38,8 @@ _COLUMNS = (
     "ratio", "cheapest for what was found", "its setting",
 )  # fmt: skip
 _NOTE = f"""What is found may be {BELOW} less and {ABOVE} more than what is asked for. Hops are compared with those \
-of the cheapest setting of the grid that finds as much as was asked for ({DEARER} is the most), and as much as was \
-found. The interval is for other queries of the same kind (bootstrap)."""
+of the cheapest setting of the grid that finds as much as was asked for ({DEARER} is the most), or, where less was \
+found than that, as much as was found. The interval is for other queries of the same kind (bootstrap)."""
 
 
 _CHANGED = ("engine", "rounds", "setting", "recall as built", "after", "95% interval", "difference")
@@ -133,8 +133,9 @@ def _price(one: Asked, dataset: str, index: str) -> list[Cell]:
     ratio = one.dearer
     said = "not there" if ratio is None else "floor reached" if ratio <= DEARER else "MISSED"
     told = f"{one.hops:,.1f} hops"
-    if one.cheapest is not None:
-        told += f" against {one.cheapest[0]:,.1f} ({one.cheapest[1]})"
+    if one.compared is not None:
+        less = f", which finds {one.found:.4f}, too" if one.compared != one.cheapest else ""
+        told += f" against {one.compared[0]:,.1f} ({one.compared[1]}{less})"
     return [
         Cell(f"hops over the cheapest setting's{index}"),
         Cell(dataset, dataset),

@@ -3,4 +3,4 @@
 from pagehop_lab.suites.concurrency.tables import sections
 from pagehop_lab.suites.engines import EnginesSuite
 
-SUITE = EnginesSuite("concurrency", sections)
+SUITE = EnginesSuite("concurrency", sections, ratios=True)

@@ -3,4 +3,4 @@
 from pagehop_lab.suites.engines import EnginesSuite
 from pagehop_lab.suites.equal_recall.tables import sections
 
-SUITE = EnginesSuite("equal-recall", sections)
+SUITE = EnginesSuite("equal-recall", sections, ratios=True)

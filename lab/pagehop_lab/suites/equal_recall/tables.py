@@ -68,6 +68,11 @@ def _words(sessions: int, asked: Options) -> str:
 
 
 _PLAIN = "one query at a time"
+NEAR, LEAST = "\N{DAGGER}", "\N{DOUBLE DAGGER}"
+_MARKS = {
+    NEAR: "the 95% interval of the recall holds the target, so other queries of the same kind may find less",
+    LEAST: "the least effort of the plan already finds more than the target",
+}
 # The form of a ratio to the base, by its certainty.
 _RATIOS = {"same": "~{:.2f}x", "cannot be told": "?", "one repeat": "? {:.2f}x"} | dict.fromkeys(
     ("higher", "lower"), "{:.2f}x"
@@ -80,7 +85,7 @@ def best(results: Results, targets: Sequence[AtTarget], name: str) -> Table:
     engines = list(dict.fromkeys(found.engine for found in targets))
     # If only libraries are compared, a server cannot be the base.
     base = results.base if results.base in engines else next(iter(engines), results.base)
-    rows = []
+    rows, used = [], list[str]()
     for engine in engines:
         mine = {found.target: found for found in targets if found.engine == engine}
         cells = [Cell(results.title(engine), engine)]
@@ -90,7 +95,10 @@ def best(results: Results, targets: Sequence[AtTarget], name: str) -> Table:
             if setting is None:
                 cells.append(Cell("not reached"))
                 continue
-            text, told, said = f"{setting.qps.median:,.0f}", _told(setting), ""
+            marks = _marks(results, mine[target])
+            text, told, said = f"{setting.qps.median:,.0f}{''.join(marks)}", _told(setting), ""
+            told += "".join(f"; {_MARKS[mark]}" for mark in marks)
+            used += [mark for mark in marks if mark not in used]
             if other is not None and engine != base:
                 over = compared(setting.qps_by_run, other.qps_by_run)
                 text += f" ({_RATIOS[over.said].format(over.middle)})"
@@ -103,6 +111,7 @@ def best(results: Results, targets: Sequence[AtTarget], name: str) -> Table:
     )
     note += "a ratio of which nothing can be told, since repeats differ by more than it or there is one only. QPS are "
     note += "medians, and a ratio is the geometric mean of those of the repeats: it is not the ratio of the medians."
+    note += "".join(f" {mark}: {words}." for mark, words in _MARKS.items() if mark in used)
     return Table(f"best-{name}", "Best QPS at a recall", ("engine", *(f">= {one:.3f}" for one in wanted)), rows, note)
 
 
@@ -147,14 +156,14 @@ def interpolated(results: Results, targets: Sequence[AtTarget], name: str) -> Ta
         if between is None:
             rows.append([*row, Cell("not reached"), *[Cell("-")] * 3])
             continue
-        row.append(Cell.of(between.qps, ",.0f"))
+        row.append(Cell(f"{between.qps:,.0f}{LEAST * between.is_least}", between.qps))
         for setting in (between.low, between.high):
             text = f"{setting.label}: {setting.recall.median:.4f}, {setting.qps.median:,.0f}"
             row.append(Cell(text, text, setting.middle.file))
         repeats = "; ".join(f"{run}: {qps:,.1f}" for run, qps in by_run(between, found.target).items())
         rows.append([*row, Cell(repeats, repeats)])
-    note = "Interpolated on one index, along the logarithm of QPS; never beyond what was measured. Where the least "
-    note += "effort of an index already finds more, its own figure stands, twice. The last column has the same of each "
+    note = "Interpolated on one index, along the logarithm of QPS; never beyond what was measured. "
+    note += f"{LEAST}: {_MARKS[LEAST]}, and its own figure stands, twice. The last column has the same of each "
     note += "repeat, by group, rebuild and repeat. Ratios and their intervals come from these."
     columns = (
         "recall =", "engine", "QPS", "from: setting, recall, QPS", "to: setting, recall, QPS", "QPS of the repeats",
@@ -230,7 +239,13 @@ def _recall_told(setting: Setting) -> str:
 
 
 def _interval(results: Results, setting: Setting) -> str:
-    """The widest interval, from repeats or rebuilds."""
-    found = [(point.raw.get("recall_interval") or {}).get(RECALL_NAMES[results.recall_by]) for point in setting.points]
-    known = [interval for interval in found if interval]
-    return f"{min(low for low, _ in known):.4f}-{max(high for _, high in known):.4f}" if known else "-"
+    interval = setting.recall_interval(RECALL_NAMES[results.recall_by])
+    return f"{interval[0]:.4f}-{interval[1]:.4f}" if interval else "-"
+
+
+def _marks(results: Results, found: AtTarget) -> list[str]:
+    """The marks behind the best QPS of an engine at a target."""
+    assert found.best is not None
+    interval = found.best.recall_interval(RECALL_NAMES[results.recall_by])
+    near = interval is not None and interval[0] < found.target <= interval[1]
+    return [NEAR] * near + [LEAST] * found.is_least

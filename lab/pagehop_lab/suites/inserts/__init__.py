@@ -35,6 +35,7 @@ class Inserts(ServersSuite):
     products: ClassVar = ("postgres", "mariadb", "mysql")
     limits: ClassVar = True
     usual: ClassVar[ServersLoad] = InsertsLoad()
+    ratios: ClassVar = True
     compared_loads: ClassVar = (LOADED, CREATE_INDEX, DATA)
 
     def load(self, table: Table) -> ServersLoad:

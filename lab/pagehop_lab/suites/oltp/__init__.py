@@ -34,6 +34,7 @@ class Oltp(ServersSuite):
     limits: ClassVar = True
     statements: ClassVar = STATEMENTS
     usual: ClassVar = ServersLoad()
+    ratios: ClassVar = True
 
     def cases(self, load: ServersLoad) -> Sequence[Case]:
         return CASES

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from pagehop_lab.analysis.changes import LEVEL, Repeats, changes_of_tests
-from pagehop_lab.analysis.paired import without_weather
+from pagehop_lab.analysis.paired import PARTS, ROUNDS_MIN, in_parts, without_weather
 from pagehop_lab.analysis.relative import by_group
 from pagehop_lab.suites import of_servers
 from pagehop_lab.suites.of_servers import raw
@@ -170,6 +170,8 @@ def found_changes(results: ServerResults, name: str, table: str, title: str) -> 
     )
     if in_turns:
         note += f" {in_turns} tests were asked in turns: what all servers of a round have in common is taken away."
+    if in_turns and results.load["repeats"] == 1:
+        note += f" Of one repeat with {ROUNDS_MIN} rounds or more, {PARTS} parts stand for repeats."
     if short:
         note += f" {short} tests have too few repeats for any change to be told from chance."
     columns = ("test", "before", "after", "change %", *figures, "p")
@@ -181,7 +183,8 @@ def found_changes(results: ServerResults, name: str, table: str, title: str) -> 
 def _repeats(results: ServerResults, names: Sequence[str], case: str, name: str) -> Repeats | None:
     """A figure of each server in each repeat; None if it is not known of all.
 
-    If servers took turns, the figures are corrected for changes in the machine's speed.
+    If servers took turns, the figures are corrected for changes in the machine's speed. Parts of
+    one repeat with many rounds stand for repeats.
     """
     repeats = [results.of(server, case) for server in names]
     if any(one.raw[name] is None for ones in repeats for one in ones):
@@ -191,6 +194,8 @@ def _repeats(results: ServerResults, names: Sequence[str], case: str, name: str)
     if not common:
         return Repeats([[one.raw[name] for one in ones] for ones in repeats])
     rounds = [[[turn[name] for turn in ones[token].raw["rounds"]] for token in common] for ones in together]
+    if len(common) == 1 and all(parts := [in_parts(repeats[0]) for repeats in rounds]):
+        rounds = parts
     return Repeats(without_weather(rounds), in_blocks=True)
 
 

@@ -57,6 +57,7 @@ class VectorInserts(ServersSuite):
     )
     products: ClassVar = tuple(_VERSIONS)
     usual: ClassVar[ServersLoad] = VectorLoad()
+    ratios: ClassVar = True
     compared_loads: ClassVar = (LOADED, CREATE_INDEX, INDEX, DATA)
 
     def cases(self, load: ServersLoad) -> Sequence[Case]:

@@ -46,6 +46,7 @@ class VectorWriters(ServersSuite):
     products: ClassVar = PRODUCTS
     takes_url: ClassVar = False
     usual: ClassVar[ServersLoad] = WritersLoad()
+    ratios: ClassVar = True
     figures: ClassVar[Mapping[str, Figure]] = FIGURES
     compared_loads: ClassVar = plans.COMPARED_LOADS
 
