@@ -11,7 +11,7 @@ import pytest
 
 import runs
 from pagehop_lab import report
-from pagehop_lab.analysis.aims import FIGURES, Aim, Series, at_recall, ratios, verdict
+from pagehop_lab.analysis.aims import FIGURES, Aim, Series, at_recall, ratio, verdict
 from pagehop_lab.analysis.calibration import asked_of, changed_of
 from pagehop_lab.analysis.intervals import Interval
 from pagehop_lab.analysis.points import Point
@@ -51,9 +51,20 @@ def test_less_is_better_where_something_is_spent() -> None:
 
 
 def test_ratios_are_of_the_same_repeat() -> None:
-    one, other = Series({(0, 0): 100, (0, 1): 200}, ""), Series({(0, 0): 50, (0, 1): 100}, "")
-    assert ratios(one, other) == [2, 2], "a change of both engines does not change the ratio"
-    assert ratios(one, Series({(1, 0): 50}, "")) == [3]
+    def series(group: int, *figures: float) -> Series:
+        return Series({(group, 0, repeat): one for repeat, one in enumerate(figures)}, "")
+
+    one, other = series(1, 100, 200), series(1, 50, 100)
+    both = ratio(one, other, is_counted=False)
+    assert both.low == pytest.approx(both.high), "a change of both engines does not change the ratio"
+    assert both.middle == pytest.approx(2)
+    for apart in (
+        ratio(one, series(2, 50, 100), is_counted=False),
+        ratio(one, other, is_counted=False, is_of_one_set=False),
+    ):
+        assert apart.middle == pytest.approx(2)
+        assert apart.low < 1, "what was not measured in turns has no pairs"
+    assert ratio(one, series(2, 50), is_counted=True).low == pytest.approx(3), "counts have no spread"
 
 
 def test_a_limit_within_the_interval_cannot_be_told() -> None:

@@ -2,9 +2,9 @@
 
 A figure at a recall is interpolated between two measured settings, on a logarithmic scale. If the
 least effort of the plan is already beyond the recall, its own figure is used, and says so. A ratio
-is taken repeat by repeat. Its 95% confidence interval is that of Student's t over the logarithms of
-the repeats. If a limit lies within the interval, the verdict is neither reached nor missed: the run
-cannot tell.
+is taken repeat by repeat, if both sides were measured in turns. Its 95% confidence interval is that
+of Student's t over the logarithms of the repeats, or of Welch's t without turns. If a limit lies
+within the interval, the verdict is neither reached nor missed: the run cannot tell.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pagehop_lab.analysis.curve import interpolate
-from pagehop_lab.analysis.intervals import Interval
+from pagehop_lab.analysis.intervals import Interval, compared, unpaired
 from pagehop_lab.analysis.points import OptionValue, Point, shown
 from pagehop_lab.analysis.settings import SAME, Setting, indexes_of, is_least, settings_of
 
-Run = tuple[int, int]
-"""Rebuild and repeat."""
+Run = tuple[int, int, int]
+"""Group, rebuild and repeat. Two groups were not measured in turns: they have no run in common."""
 
 
 @dataclass(frozen=True)
@@ -136,14 +136,15 @@ def _side(found: Interval, limit: float | None, more: bool) -> str:
     return "missed" if high < limit - edge else "cannot be told"
 
 
-def ratios(one: Series, other: Series) -> list[float]:
-    """Ratios of the same repeats, if both have the same repeats; otherwise the ratio of the
-    medians.
-    """
-    shared = [run for run in one.figures if run in other.figures]
-    if not shared:
-        return [one.middle / other.middle]
-    return [one.figures[run] / other.figures[run] for run in shared]
+def ratio(one: Series, other: Series, *, is_counted: bool, is_of_one_set: bool = True) -> Interval:
+    """One series over another. Counts of different runs are compared by their medians."""
+    if not is_counted and is_of_one_set:
+        return compared(one.figures, other.figures)
+    if not is_counted:
+        return unpaired([*one.figures.values()], [*other.figures.values()])
+    shared = [run for run in one.figures if run in other.figures and is_of_one_set]
+    figures = [one.figures[run] / other.figures[run] for run in shared] or [one.middle / other.middle]
+    return Interval.of(figures, is_counted=True)
 
 
 def at_recall(points: Iterable[Point], recall: float, figure: Figure) -> Series | None:
@@ -199,4 +200,4 @@ def _middle(setting: Setting, of: Callable[[Point], float | None]) -> float:
 
 
 def _runs(setting: Setting) -> dict[Run, Point]:
-    return {(point.rebuild, point.repeat): point for point in setting.points}
+    return {(point.group, point.rebuild, point.repeat): point for point in setting.points}

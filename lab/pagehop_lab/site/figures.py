@@ -72,7 +72,7 @@ def _of_engines(results: Results) -> Iterator[Figure]:
                     mine = [point for point in points if point.engine == engine]
                     if (found := at_recall(mine, target, FIGURES["qps"])) is None:
                         continue
-                    repeats: dict[Hashable, float] = dict(found.figures)
+                    repeats: dict[Hashable, float] = {run: qps for run, qps in found.figures.items()}  # noqa: C416
                     title, kind = results.title(engine), kinds[engine]
                     yield Figure(group, engine, title, kind, "QPS", repeats, found.file, is_least=found.is_least)
         for name, kind in kinds.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pagehop_lab.analysis.aims import FIGURES, Aim, Series, at_recall, ratios, verdict
+from pagehop_lab.analysis.aims import FIGURES, Aim, Run, Series, at_recall, ratio, verdict
 from pagehop_lab.analysis.intervals import Interval
 from pagehop_lab.analysis.points import Point
 from pagehop_lab.suites.calibration import tables as calibration
@@ -13,8 +13,9 @@ from pagehop_lab.suites.table import Cell, Table
 
 _COLUMNS = ("what", "set", "recall", "figure", "95% interval", "floor", "aim", "verdict", "from")
 _NOTE = """Ratios are taken repeat by repeat, between settings of equal recall; the interval is Student's t over the \
-logarithms of the repeats. A limit within the interval is neither reached nor missed: it cannot be told. Where the \
-plan's least effort already finds more than the recall, its own figure stands, as the last column says."""
+logarithms of the repeats. What was not measured in turns is compared by Welch's t. A limit within the interval is \
+neither reached nor missed: it cannot be told. Where the plan's least effort already finds more than the recall, its \
+own figure stands, as the last column says."""
 
 
 def table(runs: Sequence[Results]) -> Table | None:
@@ -43,8 +44,11 @@ def _row(results: Results, aim: Aim, dataset: str) -> list[Cell]:
     if missing or one is None:
         told = f"{' and '.join(dict.fromkeys(missing))}: recall not reached or not measured"
         return [*head, Cell("-"), Cell("-"), *limits, Cell("not there", told, "", "", True), Cell(told, told)]
-    figures = ratios(one, other) if other is not None else list(one.figures.values())
-    found = Interval.of(figures, is_counted=figure.is_counted)
+    if other is None:
+        found = Interval.of(list(one.figures.values()), is_counted=figure.is_counted)
+    else:
+        is_of_one_set = aim.over_dataset in (None, dataset)
+        found = ratio(one, other, is_counted=figure.is_counted, is_of_one_set=is_of_one_set)
     said = verdict(found, aim)
     form = ",.2f" if is_ratio or found.middle < 100 else ",.0f"
     interval = f"{found.low:{form}}-{found.high:{form}}" if found.count > 1 or figure.is_counted else "one repeat"
@@ -88,7 +92,7 @@ def _of_builds(results: Results, name: str, engine: str, dataset: str) -> Series
     """A figure of each rebuild. If an engine is built in several ways, the one with the least
     median counts.
     """
-    by_options: dict[object, dict[tuple[int, int], float]] = {}
+    by_options: dict[object, dict[Run, float]] = {}
     # A set that is not there has no builds.
     for build in [build for build in results.builds if (build.engine, build.dataset) == (engine, dataset)]:
         raw = build.raw
@@ -97,7 +101,7 @@ def _of_builds(results: Results, name: str, engine: str, dataset: str) -> Series
         else:
             value = build.cpu_s if name == "build_cpu_s" else raw.get(name)
         if value is not None:
-            by_options.setdefault(build.options, {})[build.rebuild, 0] = float(value)
+            by_options.setdefault(build.options, {})[build.group, build.rebuild, 0] = float(value)
     series = [Series(figures, "") for figures in by_options.values()]
     return min(series, key=lambda one: one.middle, default=None)
 
