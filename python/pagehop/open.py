@@ -165,9 +165,10 @@ def open(
 
     cache: most bytes of pages to keep in memory, such as "256MiB". "auto" is a quarter of the
         memory that this process may still use, shared by all indexes that it opens so.
-    direct: whether to read past the page cache of the system. None: unless the file is larger than
-        the cache, and the memory that is free beside the cache has room for it. Then the page cache
-        keeps the rest of the file, and gives that memory back when others need it.
+    direct: whether to read past the page cache of the system. None: yes, except in two cases. If
+        the file is larger than the cache, and the memory that is free beside the cache has room for
+        it, the page cache keeps the rest of the file, and gives that memory back when others need
+        it. If the system refuses io_uring, only the system can read ahead, into its page cache.
     write: open it for adding and deleting rows, too. One writer at a time may have a file open; any
         number of readers may have it open beside the writer.
     durability: when a change survives a loss of power. "commit": as soon as the call returns.

@@ -238,3 +238,40 @@ def test_a_forked_child_cannot_change_the_index_of_its_parent(writer: pagehop.In
     assert writer.add(1000, X[1000]) == (1, 0, 0)
     with pagehop.open(path) as reader:
         assert len(reader) == 501
+
+
+def test_without_rings_the_system_reads_ahead_into_its_page_cache(path: Path) -> None:
+    pagehop.build(path, X[:100], memory="64MiB").close()
+    program = f"""
+        import ctypes, os, struct, sys, pagehop
+
+        def forbid(number):
+            # Loads the number of a system call; answers EPERM to that one and allows all others.
+            steps = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x50001), (0x06, 0, 0, 0x7FFF0000)]
+            code = b"".join(struct.pack("HBBI", *step) for step in steps)
+            buffer = ctypes.create_string_buffer(code)
+            rules = ctypes.create_string_buffer(struct.pack("HP", len(steps), ctypes.addressof(buffer)))
+            prctl = ctypes.CDLL(None, use_errno=True).prctl
+            if prctl(38, 1, 0, 0, 0) or prctl(22, 2, ctypes.byref(rules), 0, 0):
+                sys.exit("no seccomp: " + os.strerror(ctypes.get_errno()))
+
+        def is_direct():
+            index = pagehop.open({str(path)!r})
+            fds = [int(fd) for fd in os.listdir("/proc/self/fd")]
+            mine = [fd for fd in fds if os.path.exists(f"/proc/self/fd/{{fd}}") and same(fd)]
+            flags = [open(f"/proc/self/fdinfo/{{fd}}").read().split("flags:")[1].split()[0] for fd in mine]
+            assert len(index.search([0.0] * {DIM}, k=5)[0]) == 5
+            return any(int(flag, 8) & os.O_DIRECT for flag in flags)
+
+        def same(fd):
+            return os.path.samestat(os.stat(f"/proc/self/fd/{{fd}}"), os.stat({str(path)!r}))
+
+        before = is_direct()
+        io_uring_setup = 425
+        forbid(io_uring_setup)
+        print(before, is_direct())
+    """
+    before, after = run(program).split()
+    if before == "False":
+        pytest.skip("the file system has no direct reads, or io_uring is refused already")
+    assert after == "False"

@@ -57,7 +57,7 @@ pub(crate) fn open_file(path: &Path, options: &OpenOptions) -> Result<Opened, Er
         let for_writing = options.write.then(|| open_for_writing(&location)).transpose()?;
         let is_direct = match options.direct {
             Some(is_direct) => is_direct,
-            None => !has_room_beside(options.cache_bytes, location.length().map_err(refused)?),
+            None => is_direct_better(options, location.length().map_err(refused)?),
         };
         let base = BaseFile::open(&location, is_direct).map_err(refused)?;
         let file = base.os().expect("it was opened so");
@@ -88,6 +88,23 @@ pub(crate) fn open_file(path: &Path, options: &OpenOptions) -> Result<Opened, Er
         let storage = Arc::new(OsStorage::new(location, index, options.write));
         return Opening { file: base, storage, shared, first, solitary }.finish(options);
     }
+}
+
+/// Whether reads by rings are wanted, where the system allows them.
+fn wants_rings(io: Io) -> bool {
+    match io {
+        Io::Auto => std::env::var_os("PAGEHOP_IO").is_none_or(|io| io != "pread"),
+        Io::Uring => true,
+        Io::Pread => false,
+    }
+}
+
+/// Whether to read a file of that many bytes past the page cache, if the options do not say. Beside
+/// the cache that they name, the page cache may have room for the file. Without rings, pages are
+/// read ahead only by the system, which reads them into its page cache
+/// ([`BaseFile::advise`]): past it, a search would wait for one page after the other.
+fn is_direct_better(options: &OpenOptions, file_bytes: u64) -> bool {
+    !has_room_beside(options.cache_bytes, file_bytes) && wants_rings(options.io) && Ring::is_allowed()
 }
 
 /// Opens the index for writing, if its file system is safe for that.
@@ -157,17 +174,12 @@ impl Opening {
         if writer.is_some() {
             pool.expect_changes();
         }
-        let wants_uring = match options.io {
-            Io::Auto => std::env::var_os("PAGEHOP_IO").is_none_or(|io| io != "pread"),
-            Io::Uring => true,
-            Io::Pread => false,
-        };
         if options.io == Io::Uring {
             Ring::new(pool.frames())
                 .map_err(|error| Error::io(format!("io_uring for {}", path.display()), error))?;
         }
         attach::let_others_in(&shared);
-        let uring = wants_uring && file.os().is_some();
+        let uring = wants_rings(options.io) && file.os().is_some();
         let news = match &writer {
             Some(_) => News::Own,
             None if solitary => News::None,

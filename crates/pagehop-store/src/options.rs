@@ -9,13 +9,15 @@ pub const CACHE_AUTO: u64 = u64::MAX;
 /// How to open an index file.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// Bytes for pages kept in memory and the tables that find them; at least 64 pages are kept.
+    /// Bytes for pages kept in memory and the table that finds them, 4 bytes for each page of the
+    /// file. Pages get at least half, and at least 64 are kept: a larger table comes on top.
     /// [`CACHE_AUTO`] is a quarter of the memory that this process may still use.
     pub cache_bytes: u64,
-    /// Whether to read past the system's page cache, where the file system allows it. `None`:
-    /// unless the file is larger than the cache, and the memory that is free beside the cache has
-    /// room for it. In that case the page cache keeps the pages that the cache does not, and gives
-    /// it back when the system needs the memory.
+    /// Whether to read past the system's page cache, where the file system allows it. `None`: yes,
+    /// except in two cases. If the file is larger than the cache, and the memory that is free
+    /// beside the cache has room for it, the page cache keeps the pages that the cache does not,
+    /// and gives the memory back when the system needs it. If io_uring is refused or not wanted,
+    /// the system reads ahead, into its page cache; past it, pages would be read one by one.
     pub direct: Option<bool>,
     /// The way of reading.
     pub io: Io,
@@ -67,6 +69,7 @@ pub enum Io {
     Auto,
     /// io_uring: look-ahead keeps many reads in flight. Refused by some containers.
     Uring,
-    /// One read at a time, as it is needed.
+    /// One read at a time, as it is needed. The system is told of the next ones, unless reads go
+    /// past its page cache.
     Pread,
 }

@@ -383,6 +383,8 @@ fn the_default_is_the_best_there_is() {
     assert_eq!(pages.path(), path);
     assert_eq!(pages.cache_bytes(), 10 * 8192, "never more frames than pages");
     println!("{:?}, direct: {}", pages.io(), pages.is_direct());
+    let without_rings = open(&path, &OpenOptions { io: Io::Pread, ..OpenOptions::default() });
+    assert!(!without_rings.is_direct(), "only the system reads ahead, into its page cache");
     for options in ways(LARGE) {
         let pages = open(&path, &options);
         assert_eq!(pages.io(), options.io);

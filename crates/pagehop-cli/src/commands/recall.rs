@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", default_value = "auto", value_parser = parse_cache)]
     cache: u64,
     /// Whether to bypass the page cache of the system. If not given, it is bypassed unless free
-    /// memory has room for the index beside the cache.
+    /// memory has room for the index beside the cache, or io_uring is refused.
     #[arg(long, value_name = "BOOL")]
     direct: Option<bool>,
     /// Threads, up to 4,096; 0 means one per core.

@@ -49,6 +49,11 @@ impl Ring {
         Ok(Self { ring, frames: Arc::clone(frames), reads: Vec::new(), queued: 0, process: std::process::id() })
     }
 
+    /// Whether the system allows a ring now. Docker's default profile does not.
+    pub(crate) fn is_allowed() -> bool {
+        IoUring::new(IN_FLIGHT_MAX as u32).is_ok()
+    }
+
     /// Whether this process made the ring. The child of a fork shares the ring's memory with its
     /// parent: it must not touch it, nor wait for reads, which go to the parent's frames.
     pub(crate) fn is_ours(&self) -> bool {
