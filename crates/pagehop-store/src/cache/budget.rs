@@ -46,6 +46,14 @@ impl Drop for Budget {
     }
 }
 
+/// Bytes that pages may take of a cache of `cache_bytes` over `page_count` pages: what the table of
+/// the pages leaves, and at least half. A table of more than the other half, 4 bytes a page, comes
+/// on top as far as it is used: 1 GiB of cache is enough for the table of a terabyte.
+pub(crate) fn bytes_for_pages(cache_bytes: u64, page_count: u32) -> u64 {
+    let table = u64::from(page_count) * size_of::<u32>() as u64;
+    cache_bytes.saturating_sub(table).max(cache_bytes / 2)
+}
+
 /// The rest of `all` bytes after the files of others.
 fn left(all: u64, others: u64) -> u64 {
     all.saturating_sub(others).max(LEAST_BYTES)
@@ -67,7 +75,7 @@ fn fits_beside(cache: u64, file: u64, free: u64) -> bool {
 
 /// Bytes that this process may still use: the free memory of the machine, and the rest of the
 /// limits of its control groups.
-fn free_bytes() -> Option<u64> {
+pub(crate) fn free_bytes() -> Option<u64> {
     let read = |path: &Path| fs::read_to_string(path).ok();
     let machine = read(Path::new("/proc/meminfo")).and_then(|text| available(&text));
     let groups = read(Path::new("/proc/self/cgroup")).map_or_else(Vec::new, |text| group_folders(&text));
@@ -139,6 +147,16 @@ mod tests {
         assert!(!fits_beside(10, 51, 60));
         assert!(!fits_beside(50, 50, 500), "the cache has room for all of it");
         assert!(!fits_beside(70, 80, 60));
+    }
+
+    #[test]
+    fn pages_get_half_of_a_cache_whatever_their_table_takes() {
+        let cache = 128 << 20;
+        assert_eq!(bytes_for_pages(cache, 1 << 20), cache - (4 << 20));
+        // 100 million rows of 384 dimensions: the table would take all of the cache.
+        assert_eq!(bytes_for_pages(cache, 33_333_334), cache / 2);
+        assert_eq!(bytes_for_pages(1 << 30, 1 << 27), 1 << 29, "a terabyte");
+        assert_eq!(bytes_for_pages(0, 100), 0);
     }
 
     #[test]

@@ -30,6 +30,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pagehop_engine::PAGE_BYTES;
 
+use crate::cache::budget::bytes_for_pages;
 use crate::cache::epoch::{Epochs, Slot};
 use crate::cache::frames::{Frame, Frames};
 use crate::process::mapping::Words;
@@ -101,11 +102,10 @@ struct Spare {
 
 impl Pool {
     /// A pool for a file of `page_count` pages that stays within `cache_bytes`, tables included,
-    /// but has at least [`FRAMES_MIN`] frames.
+    /// but has frames of half of them ([`bytes_for_pages`]), and at least [`FRAMES_MIN`].
     pub(crate) fn new(page_count: u32, cache_bytes: u64) -> std::io::Result<Self> {
-        let table_bytes = u64::from(page_count) * 4;
         let frame_bytes = (PAGE_BYTES + size_of::<AtomicU32>()) as u64;
-        let affordable = cache_bytes.saturating_sub(table_bytes) / frame_bytes;
+        let affordable = bytes_for_pages(cache_bytes, page_count) / frame_bytes;
         let wanted = affordable.clamp(u64::from(FRAMES_MIN), u64::from(FRAMES_MAX));
         let useful = page_count.saturating_add(page_count.max(GROWTH_CACHED));
         let count = u32::try_from(wanted).expect("clamped").min(useful);
