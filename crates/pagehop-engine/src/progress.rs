@@ -2,12 +2,14 @@
 
 use std::ops::ControlFlow;
 
+use crate::Error;
+
 /// The progress of a long operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// The current phase: `read`, `train`, `encode`, `spread`, `resume`, `partition`, `connect`,
-    /// `prune`, `refine`, `merge`, `reach`, `anchor`, `write`, `vectors`, `columns`, `check`,
-    /// `add`, `vacuum`, `scan`, `search`, `copy`, `log`, `list rows`, `catch up`.
+    /// The current phase: `records`, `read`, `train`, `encode`, `spread`, `resume`, `partition`,
+    /// `connect`, `prune`, `refine`, `merge`, `reach`, `anchor`, `write`, `vectors`, `columns`,
+    /// `check`, `add`, `vacuum`, `scan`, `search`, `copy`, `log`, `list rows`, `catch up`.
     pub phase: &'static str,
     /// Steps of the phase that are done.
     pub done: u64,
@@ -18,3 +20,15 @@ pub struct Progress {
 /// Called regularly by long operations. `Break` stops them with
 /// [`Error::Interrupted`](crate::Error::Interrupted).
 pub type OnProgress<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
+
+/// Reports progress, and turns a `Break` into an error.
+///
+/// # Errors
+///
+/// [`Error::Interrupted`].
+pub(crate) fn report(progress: OnProgress<'_>, phase: &'static str, done: u64, total: u64) -> Result<(), Error> {
+    match progress(Progress { phase, done, total }) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(Error::Interrupted),
+    }
+}

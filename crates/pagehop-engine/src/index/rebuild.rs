@@ -12,11 +12,15 @@ use crate::index::state::State;
 use crate::page::node::NodeRef;
 use crate::page::payload::{self, PayloadPlace, PayloadWriter};
 use crate::page::row_record::read_tags;
-use crate::page::{PageId, PageSink, Pages, Reader};
+use crate::page::{PageId, PageSink, Pages, Reader, read_ahead};
+use crate::progress::report;
 use crate::{BuildOptions, BuildReport, CreateOptions, EachChunk, Error, IdKind, OnProgress, VectorSource};
 
 /// Rows of a chunk.
 const CHUNK_ROWS: usize = 4096;
+/// Pages, and records, between two calls of the progress callback.
+const LOOK_PAGES: u32 = 64;
+const LOOK_RECORDS: usize = 4096;
 
 /// The rows of one snapshot. The reader holds the snapshot, so vacuum keeps the rows.
 struct LivingRows<'s, R> {
@@ -32,13 +36,17 @@ struct LivingRows<'s, R> {
 
 impl<R: Reader> LivingRows<'_, R> {
     /// Reads the values of columns and the errors of codes.
-    fn survey(&mut self) -> Result<u64, Error> {
+    fn survey(&mut self, progress: OnProgress<'_>) -> Result<u64, Error> {
         let (state, mut rows, mut error) = (self.state, 0, 0.0f32);
         let mean = &state.model.space.mean;
         let mean_sq = pagehop_kernels::dot_f32(mean, mean);
-        let Self { reader, columns, .. } = self;
+        let Self { reader, columns, pages, .. } = self;
         let mut values = Vec::new();
-        for page in self.pages.clone().map(PageId) {
+        for page in pages.clone().map(PageId) {
+            if (page.0 - pages.start).is_multiple_of(LOOK_PAGES) {
+                report(progress, "scan", u64::from(page.0 - pages.start), pages.len() as u64)?;
+            }
+            read_ahead(reader, page.0, pages);
             each_row(state, reader, page, |_, _, node, _| {
                 let header = node.header();
                 error =
@@ -57,6 +65,7 @@ impl<R: Reader> LivingRows<'_, R> {
                 columns.push_row(&row, sets);
             }
         }
+        report(progress, "scan", pages.len() as u64, pages.len() as u64)?;
         self.error = if state.meta.kept().is_some() { 0.0 } else { state.meta.change.recoded_error + error };
         Ok(rows)
     }
@@ -99,6 +108,7 @@ impl<R: Reader> VectorSource for LivingRows<'_, R> {
         let (mut ids, mut components, mut places) = (Vec::new(), Vec::new(), Vec::new());
         let (mut point, mut bytes) = (Vec::new(), Vec::new());
         for page in self.pages.clone().map(PageId) {
+            read_ahead(reader, page.0, &self.pages);
             each_row(state, reader, page, |row_id, slot, node, body| {
                 ids.push(row_id);
                 match kept {
@@ -137,19 +147,24 @@ impl<R: Reader> VectorSource for LivingRows<'_, R> {
 ///
 /// # Errors
 ///
-/// Any error of the reader and of the sink.
+/// [`Error::Interrupted`] if `progress` breaks; any error of the reader and of the sink.
 fn copy_payloads<R: Reader>(
     rows: &mut ColumnRows,
     reader: &mut R,
     first: PageId,
     sink: &mut dyn PageSink,
+    progress: OnProgress<'_>,
 ) -> Result<(PageId, u32), Error> {
     let mut writer = PayloadWriter::new(sink, first);
     for row in 0..rows.len() {
+        if row.is_multiple_of(LOOK_RECORDS) {
+            report(progress, "records", row as u64, rows.len() as u64)?;
+        }
         let Some(place) = RowValues(rows.row(row)).last_key() else { continue };
         let payload = payload::read(reader, PayloadPlace::of_key(place))?;
         rows.set_place(row, Some(writer.write(&payload)?.key()));
     }
+    report(progress, "records", rows.len() as u64, rows.len() as u64)?;
     writer.finish()
 }
 
@@ -183,7 +198,7 @@ impl<P: Pages> Index<P> {
         let columns = ColumnRows::of_index(state.columns.columns.clone(), old.has_places());
         let pages = state.node_pages(self.pages());
         let mut source = LivingRows { state: &state, pages, reader, columns, rows: None, error: 0.0 };
-        let rows = source.survey()?;
+        let rows = source.survey(progress)?;
         source.rows = Some(rows);
         let mut meta = if rows == 0 {
             let options = CreateOptions {
@@ -207,7 +222,7 @@ impl<P: Pages> Index<P> {
             };
             let (mut first, mut listed) = (PageId(1), 0);
             if old.has_places() {
-                (first, listed) = copy_payloads(&mut source.columns, &mut source.reader, first, sink)?;
+                (first, listed) = copy_payloads(&mut source.columns, &mut source.reader, first, sink, progress)?;
             }
             let mut meta = build::build_from(&mut source, &options, Some(first), sink, progress)?;
             (meta.change.payload_head, meta.keeps_payloads) = (listed, old.keeps_payloads);

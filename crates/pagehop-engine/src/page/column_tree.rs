@@ -335,19 +335,26 @@ pub(crate) fn pages(shape: &PostingShape, postings: usize) -> u32 {
 }
 
 /// Writes the tree of a column to pages from `first` on. `postings` are in order; returns the root
-/// and the page after it.
+/// and the page after it. `look` gets the number of postings that are left, before each leaf, and
+/// may end the work.
+///
+/// # Errors
+///
+/// Those of `look` and of the sink.
 pub(crate) fn write(
     shape: &PostingShape,
     column: usize,
     mut postings: impl ExactSizeIterator<Item = Posting>,
     first: PageId,
     sink: &mut dyn PageSink,
+    mut look: impl FnMut(usize) -> Result<(), Error>,
 ) -> Result<(PageId, PageId), Error> {
     let mut body = vec![0; BODY_BYTES];
     let mut page = first.0;
     let mut level: Vec<(PostingKey, PageId)> = Vec::new();
     let most = built_postings(shape);
     while level.is_empty() || postings.len() > 0 {
+        look(postings.len())?;
         let part: Vec<Posting> = postings.by_ref().take(most).collect();
         shape.write(&mut body, &part);
         sink.write(PageId(page), &body)?;

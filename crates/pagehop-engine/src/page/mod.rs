@@ -169,6 +169,17 @@ pub trait Reader {
     fn pages_missed(&self) -> u64;
 }
 
+/// Pages that are prefetched while pages are read in order.
+const PAGES_AHEAD: u32 = 32;
+
+/// Prefetches the pages that follow `page` where all of `pages` are read in order. Called before
+/// each of them is finished.
+pub(crate) fn read_ahead(reader: &impl Reader, page: u32, pages: &Range<u32>) {
+    let end = page.saturating_add(PAGES_AHEAD);
+    let start = if page == pages.start { page } else { end - 1 };
+    (start..end.min(pages.end)).for_each(|page| reader.start(PageId(page), 0..0));
+}
+
 /// Largest number of pages that one step changes: what PostgreSQL's generic WAL makes atomic.
 pub const STEP_PAGES: usize = 4;
 

@@ -1,11 +1,10 @@
 //! What every phase of a build needs: its options, the layout of nodes, threads and progress.
 
-use std::ops::ControlFlow;
-
 use crate::page::layout::NodeLayout;
 use crate::page::meta::DIM_MAX;
+use crate::progress::report;
 use crate::quantize::prepare::inner_dim;
-use crate::{BuildOptions, Error, OnProgress, Progress, threads};
+use crate::{BuildOptions, Error, OnProgress, threads};
 
 /// A build in progress.
 pub(super) struct Job<'a> {
@@ -38,10 +37,7 @@ impl<'a> Job<'a> {
 
     /// Reports progress, and turns a `Break` into an error.
     pub(super) fn step(&mut self, phase: &'static str, done: u64, total: u64) -> Result<(), Error> {
-        match (self.progress)(Progress { phase, done, total }) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(Error::Interrupted),
-        }
+        report(self.progress, phase, done, total)
     }
 }
 

@@ -83,12 +83,12 @@ pub fn build(
     let has_records = payloads || has_tags || texts.is_some();
     // If rows have records, each node has one more word: the place of its record.
     let words = source.columns().map_or(0, ColumnRows::words) + usize::from(has_records);
-    let job = &Job::new(options, (source.dim(), words), &mut *progress)?;
+    let job = &mut Job::new(options, (source.dim(), words), &mut *progress)?;
     refuse_early(job, source, payloads::record_bytes(source.columns(), texts.as_deref()), sink.scratch())?;
     let meta = match has_records {
         false => build_from(source, options, None, sink, progress)?,
         true => {
-            let (mut source, first, listed) = WithPlaces::write(source, texts, options.seed, PageId(1), sink)?;
+            let (mut source, first, listed) = WithPlaces::write(job, source, texts, PageId(1), sink)?;
             let mut meta = build_from(&mut source, options, Some(first), sink, progress)?;
             (meta.change.payload_head, meta.keeps_payloads) = (listed, payloads);
             meta
@@ -235,7 +235,8 @@ fn in_memory(
     equal::link_duplicates(&mut graph, &rows.firsts, duplicates);
     let entries: Vec<u32> = rows.entries.iter().map(|entry| entry.node).collect();
     reach::attach_unreachable(&mut graph, &entries, |done| job.step_rows("reach", done))?;
-    let order = page_order(&graph, &codes, layout.nodes_per_page, job.threads);
+    let shape = (layout.nodes_per_page, job.threads);
+    let order = page_order(&graph, &codes, shape, || job.step_rows("reach", total))?;
     let distance = |row: usize, neighbor: usize, _: usize| codes.hi_distance(row, neighbor);
     let anchors = anchors(&graph, &rows.entries, distance, |done| job.step_rows("anchor", done))?;
     Ok((Connected { rows, graph, order, anchors }, Box::new(codes)))

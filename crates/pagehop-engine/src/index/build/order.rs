@@ -1,8 +1,13 @@
 //! Chooses which rows share a page: near rows, so that one page read serves several hops.
 
+use crate::Error;
 use crate::graph::{Adjacency, key, key_distance, key_id, keys_of};
 use crate::quantize::codes::Codes;
 use crate::threads;
+
+/// Rows, or groups of them, between two looks at whether to go on; edges between two such looks.
+const BATCH_ROWS: usize = 1 << 16;
+const BATCH_EDGES: usize = 1 << 20;
 
 /// The rows of each page.
 #[derive(Debug, Default)]
@@ -41,10 +46,24 @@ impl PageOrder {
 /// Groups grow along the edges of the graph, the shortest edge first, as in Kruskal's algorithm,
 /// until they fill a page. What is left is joined in order. Then the groups are put in the order of
 /// their first rows' neighborhoods, so that a neighborhood is also close together in the file.
-pub(super) fn page_order(graph: &Adjacency, codes: &Codes, per_page: usize, workers: usize) -> PageOrder {
+///
+/// `look` is called before each batch of rows, edges or groups, and may end the work.
+///
+/// # Errors
+///
+/// Those of `look`.
+pub(super) fn page_order(
+    graph: &Adjacency,
+    codes: &Codes,
+    (per_page, workers): (usize, usize),
+    mut look: impl FnMut() -> Result<(), Error>,
+) -> Result<PageOrder, Error> {
     let mut groups = Groups::new(graph.len());
     if per_page > 1 {
-        for [a, b] in edges_by_length(graph, codes, workers) {
+        for (at, [a, b]) in edges_by_length(graph, codes, workers, &mut look)?.into_iter().enumerate() {
+            if at.is_multiple_of(BATCH_EDGES) {
+                look()?;
+            }
             groups.join(a, b, per_page);
         }
     }
@@ -52,7 +71,7 @@ pub(super) fn page_order(graph: &Adjacency, codes: &Codes, per_page: usize, work
     let mut rest = Vec::new();
     // Groups from large to small: single rows fill up the pages of larger groups.
     let mut left: Vec<Vec<u32>> = Vec::new();
-    for group in groups.in_order(graph) {
+    for group in groups.in_order(graph, &mut look)? {
         match group.len() == per_page {
             true => pages.push(&group),
             false => left.push(group),
@@ -72,17 +91,21 @@ pub(super) fn page_order(graph: &Adjacency, codes: &Codes, per_page: usize, work
         }
     }
     rest.chunks(per_page).for_each(|page| pages.push(page));
-    pages
+    Ok(pages)
 }
 
 /// The edges of the graph, each once, the shortest first.
-fn edges_by_length(graph: &Adjacency, codes: &Codes, workers: usize) -> Vec<[u32; 2]> {
+fn edges_by_length(
+    graph: &Adjacency,
+    codes: &Codes,
+    workers: usize,
+    look: &mut impl FnMut() -> Result<(), Error>,
+) -> Result<Vec<[u32; 2]>, Error> {
     // Shortest edges of a row that may join groups. When a longer one would be tried, shorter ones
     // have filled the groups of both rows.
     const SHORTEST: usize = 8;
-    // Rows that a thread takes at once, and rows between two joins of what threads found.
+    // Rows that a thread takes at once.
     const BLOCK_ROWS: usize = 1024;
-    const BATCH_ROWS: usize = 64 * BLOCK_ROWS;
     let of_row = |row: usize| {
         let nearest = keys_of(codes, row, graph.neighbors(row)).into_iter().take(SHORTEST);
         nearest.map(move |near| {
@@ -92,6 +115,7 @@ fn edges_by_length(graph: &Adjacency, codes: &Codes, workers: usize) -> Vec<[u32
     };
     let mut edges: Vec<(u64, u32)> = Vec::with_capacity(graph.len() * SHORTEST);
     for start in (0..graph.len()).step_by(BATCH_ROWS) {
+        look()?;
         let end = graph.len().min(start + BATCH_ROWS);
         let blocks = threads::map(workers, (end - start).div_ceil(BLOCK_ROWS), |block| {
             let first = start + block * BLOCK_ROWS;
@@ -99,9 +123,10 @@ fn edges_by_length(graph: &Adjacency, codes: &Codes, workers: usize) -> Vec<[u32
         });
         blocks.into_iter().for_each(|block| edges.extend(block));
     }
+    look()?;
     edges.sort_unstable();
     edges.dedup();
-    edges.into_iter().map(|(near, other)| [key_id(near), other]).collect()
+    Ok(edges.into_iter().map(|(near, other)| [key_id(near), other]).collect())
 }
 
 /// A partition of the rows. The members of a group are a ring of `next`.
@@ -141,14 +166,23 @@ impl Groups {
     }
 
     /// All groups. If possible, a group follows one that has a neighbor of it.
-    fn in_order(&self, graph: &Adjacency) -> Vec<Vec<u32>> {
+    fn in_order(
+        &self,
+        graph: &Adjacency,
+        look: &mut impl FnMut() -> Result<(), Error>,
+    ) -> Result<Vec<Vec<u32>>, Error> {
         let mut placed = vec![false; self.group.len()];
         let (mut ordered, mut scan, mut next) = (Vec::new(), 0, None);
         loop {
             while scan < placed.len() && placed[scan] {
                 scan += 1;
             }
-            let Some(row) = next.take().or((scan < placed.len()).then_some(scan as u32)) else { return ordered };
+            if ordered.len().is_multiple_of(BATCH_ROWS) {
+                look()?;
+            }
+            let Some(row) = next.take().or((scan < placed.len()).then_some(scan as u32)) else {
+                return Ok(ordered);
+            };
             let members = self.members(row);
             members.iter().for_each(|row| placed[*row as usize] = true);
             let neighbors = members.iter().flat_map(|row| graph.neighbors(*row as usize));
@@ -179,7 +213,22 @@ mod tests {
             graph.set(row as usize, &[row ^ 1, others[0], others[1], others[2]]);
         }
         for per_page in [1, 2, 3, 7] {
-            let pages = page_order(&graph, &codes, per_page, 2);
+            let mut looks = 0i32;
+            let mut look = || {
+                looks += 1;
+                Ok(())
+            };
+            let pages = page_order(&graph, &codes, (per_page, 2), &mut look).unwrap();
+            for stop in 0..looks {
+                let mut left = stop;
+                let stopped = page_order(&graph, &codes, (per_page, 2), || {
+                    left -= 1;
+                    if left < 0 { Err(Error::Interrupted) } else { Ok(()) }
+                });
+                assert!(matches!(stopped, Err(Error::Interrupted)), "{stop} of {looks}");
+            }
+            let each = if per_page > 1 { 4 } else { 1 };
+            assert_eq!(looks, each, "before rows, the sort, joins and groups");
             let mut rows = pages.rows.clone();
             assert!(pages.pages().all(|page| (1..=per_page).contains(&page.len())), "{per_page}");
             assert!(

@@ -1,6 +1,7 @@
 //! Payloads, text ids and tags of a bulk build: they are written first, so that nodes can name
 //! their places.
 
+use super::job::Job;
 use crate::columns::ColumnRows;
 use crate::page::payload::PayloadWriter;
 use crate::page::row_record::RecordShape;
@@ -8,6 +9,8 @@ use crate::page::{PageId, PageSink};
 use crate::text_ids::{self, NewNumbers, Numbered};
 use crate::{EachChunk, Error, VectorSource};
 
+/// Records between two calls of the progress callback.
+const LOOK_RECORDS: usize = 4096;
 /// Bytes of a record beside what it holds.
 const RECORD_BYTES: usize = 16;
 
@@ -26,11 +29,11 @@ impl<'s> WithPlaces<'s> {
     /// # Errors
     ///
     /// [`Error::Argument`] for a payload that is too long, another number of them than of rows, and
-    /// a text that is not an id or repeats; any error of the sink.
-    pub(crate) fn write(
+    /// a text that is not an id or repeats; [`Error::Interrupted`]; any error of the sink.
+    pub(super) fn write(
+        job: &mut Job<'_>,
         source: &'s mut dyn VectorSource,
         texts: Option<Vec<String>>,
-        seed: u64,
         first: PageId,
         sink: &mut dyn PageSink,
     ) -> Result<(Self, PageId, u32), Error> {
@@ -45,16 +48,20 @@ impl<'s> WithPlaces<'s> {
             let what = format!("there are {count} ids, and columns or payloads of {} rows", columns.len());
             return Err(Error::argument(what));
         }
-        let numbers = texts.as_deref().map(|texts| numbers(texts, seed)).transpose()?;
+        let numbers = texts.as_deref().map(|texts| numbers(job, texts)).transpose()?;
         let shape = RecordShape { tags: columns.has_tags(), texts: texts.is_some() };
         let mut writer = PayloadWriter::new(sink, first);
         for row in 0..count {
+            if row.is_multiple_of(LOOK_RECORDS) {
+                job.step("records", row as u64, count as u64)?;
+            }
             let payload = payloads.and_then(|payloads| payloads[row].as_deref());
             let text = texts.as_ref().map(|texts| texts[row].as_str());
             let record = shape.encode(columns.sets(row), text, payload);
             let place = record.map(|record| writer.write(&record)).transpose()?;
             columns.set_place(row, place.map(|place| place.key()));
         }
+        job.step("records", count as u64, count as u64)?;
         let (next, listed) = writer.finish()?;
         Ok((Self { source, columns, numbers }, next, listed))
     }
@@ -71,10 +78,13 @@ pub(super) fn record_bytes(columns: Option<&ColumnRows>, texts: Option<&[String]
 }
 
 /// The numbers of rows with these ids.
-fn numbers(texts: &[String], seed: u64) -> Result<Vec<u64>, Error> {
-    let mut new = NewNumbers::default();
+fn numbers(job: &mut Job<'_>, texts: &[String]) -> Result<Vec<u64>, Error> {
+    let (seed, mut new) = (job.options.seed, NewNumbers::default());
     let mut numbers = Vec::with_capacity(texts.len());
     for (at, text) in texts.iter().enumerate() {
+        if at.is_multiple_of(LOOK_RECORDS) {
+            job.step("records", 0, texts.len() as u64)?;
+        }
         text_ids::check(at, text)?;
         match new.number(at, text, text_ids::hash(seed, text), |_| Ok(None))? {
             Numbered::New(number) => numbers.push(number),

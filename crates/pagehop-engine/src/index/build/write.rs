@@ -22,6 +22,9 @@ use crate::quantize::own::OwnCode;
 use crate::quantize::prepare::Space;
 use crate::{Error, IdKind, VectorSource};
 
+/// Postings between two calls of the progress callback.
+const LOOK_POSTINGS: usize = 4096;
+
 /// Rows with their edges and places.
 pub(super) struct Connected {
     pub(super) rows: Rows,
@@ -120,8 +123,7 @@ pub(super) fn write(
             write_map(&mut meta, survey.row_ids.iter().copied().zip(node_of.iter().copied()), page, sink)?;
     }
     if let Some(columns) = named(source).filter(|columns| !columns.columns().is_empty()) {
-        job.step("columns", 0, 1)?;
-        write_columns(&mut meta, columns, rows, &node_of, sink)?;
+        write_columns(job, &mut meta, columns, (rows, &node_of), sink)?;
     }
     Ok(meta)
 }
@@ -209,17 +211,30 @@ fn postings_of(meta: &Meta, columns: &ColumnRows, row: usize, column: usize) -> 
     posting_keys(RowValues(columns.row(row)).key(column), columns.set_of(row, column), meta.has_tag_chains())
 }
 
+/// Reports that `left` of a column's `postings` are not written yet, as rows of all columns.
+fn look_at_postings(
+    job: &mut Job<'_>,
+    columns: &ColumnRows,
+    column: usize,
+    (left, postings): (usize, usize),
+) -> Result<(), Error> {
+    let (rows, all) = (columns.len() as u64, columns.columns().len() as u64);
+    let done = rows * (postings - left) as u64 / postings.max(1) as u64;
+    job.step("columns", column as u64 * rows + done, all * rows)
+}
+
 /// Writes the trees of the columns, then the page that names them.
 fn write_columns(
+    job: &mut Job<'_>,
     meta: &mut Meta,
     columns: &ColumnRows,
-    rows: &Rows,
-    node_of: &[u32],
+    (rows, node_of): (&Rows, &[u32]),
     sink: &mut dyn PageSink,
 ) -> Result<(), Error> {
     let mut page = PageId(meta.page_count);
     let mut written = Columns::without_trees(columns.columns());
     for column in 0..written.roots.len() {
+        look_at_postings(job, columns, column, (1, 1))?;
         let shape = written.tree(meta, column).shape;
         let place =
             |row: u32, value| PostingKey::new(value, rows.table.centroid(row as usize), node_of[row as usize]);
@@ -237,6 +252,15 @@ fn write_columns(
         };
         let all = 0..rows.firsts.len() as u32;
         let value = |row: &u32| RowValues(columns.row(*row as usize)).key(column);
+        // Calls that come after fewer postings are left out.
+        let mut looked = usize::MAX;
+        let mut look = |left: usize, postings: usize| {
+            if looked - left < LOOK_POSTINGS {
+                return Ok(());
+            }
+            looked = left;
+            look_at_postings(job, columns, column, (left, postings))
+        };
         (written.roots[column], page) = match columns.columns()[column].kind {
             ColumnKind::Tags => {
                 let of_row = |row: u32| {
@@ -245,16 +269,19 @@ fn write_columns(
                 let mut order: Vec<(u32, PostingTag)> = all.flat_map(of_row).collect();
                 order.sort_unstable_by_key(|(row, tag)| place(*row, tag.tag));
                 let postings = order.into_iter().map(|(row, tag)| posting(row, tag.of_posting()));
-                column_tree::write(&shape, column, postings, page, sink)?
+                let count = postings.len();
+                column_tree::write(&shape, column, postings, page, sink, |left| look(left, count))?
             }
             _ => {
                 let mut order: Vec<u32> = all.collect();
                 order.sort_unstable_by_key(|row| place(*row, value(row)));
                 let postings = order.into_iter().map(|row| posting(row, (None, 0)));
-                column_tree::write(&shape, column, postings, page, sink)?
+                let count = postings.len();
+                column_tree::write(&shape, column, postings, page, sink, |left| look(left, count))?
             }
         };
     }
+    look_at_postings(job, columns, written.roots.len() - 1, (0, 1))?;
     sink.write(page, &written.encode())?;
     meta.change.columns_page = page.0;
     meta.page_count = page.0 + 1;

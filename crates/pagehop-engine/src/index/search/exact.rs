@@ -20,7 +20,7 @@ use crate::index::search::rerank;
 use crate::index::search::visit::Probe;
 use crate::index::state::State;
 use crate::page::node::NodeRef;
-use crate::page::{PageId, Pages, Reader};
+use crate::page::{PageId, Pages, Reader, read_ahead};
 use crate::quantize::codes::Codes;
 use crate::quantize::own::{self, OwnCode};
 use crate::threads::{self, Look};
@@ -37,8 +37,6 @@ const LANES: usize = 16;
 const LOOK_PAGES: u32 = 64;
 /// Fewest pages for each thread.
 const PAGES_PER_THREAD: u64 = 16;
-/// Pages that are prefetched.
-const PAGES_AHEAD: u32 = 32;
 /// Standard deviations that a bound allows for the inner product of another vector with the part
 /// that high planes leave out. That part has a random direction, because codes are of rotated
 /// vectors. Fewer than one pair in 10^12 exceeds the bound.
@@ -238,12 +236,7 @@ impl<'s> Scan<'s> {
             if (page - pages.start).is_multiple_of(LOOK_PAGES) {
                 look(u64::from(page - pages.start))?;
             }
-            let ahead = if page == pages.start {
-                page..page + PAGES_AHEAD
-            } else {
-                page + PAGES_AHEAD - 1..page + PAGES_AHEAD
-            };
-            ahead.filter(|page| *page < pages.end).for_each(|page| reader.start(PageId(page), 0..0));
+            read_ahead(reader, page, &pages);
             let body = reader.finish(PageId(page))?;
             for slot in 0..layout.nodes_per_page * usize::from(self.state.meta.has_nodes(&body)) {
                 let node = NodeRef::new(layout, &body, slot);

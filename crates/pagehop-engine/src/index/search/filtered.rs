@@ -31,7 +31,7 @@ use crate::index::search::walls;
 use crate::index::state::{Newest, State};
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::node::{NodeRef, with_node};
-use crate::page::{PageId, Pages, Reader};
+use crate::page::{PageId, Pages, Reader, read_ahead};
 use crate::row_ids::{RowId, check_kind};
 use crate::{Error, IdKind, SearchOptions, SearchResult, Stats};
 
@@ -39,8 +39,6 @@ use crate::{Error, IdKind, SearchOptions, SearchResult, Stats};
 /// is searched for.
 pub(crate) const SHORTLIST_MIN: usize = 256;
 pub(crate) const SHORTLIST_PER_ROW: usize = 8;
-/// Pages that are prefetched while every row is read.
-const PAGES_AHEAD: u32 = 32;
 /// Share of the slack that a search by postings needs for the same recall: wrong estimates cost it
 /// rows, missing edges do not. `docs/decisions/0015-filters.md`.
 pub(crate) const SLACK_OF_POSTINGS: f32 = 0.58;
@@ -422,10 +420,7 @@ impl<R: Reader> Selection<'_, R> {
     fn every_row(&mut self) -> Result<(), Error> {
         let (layout, pages) = (self.state.meta.layout, self.node_pages.clone());
         for page in pages.clone() {
-            let ahead = if page == pages.start { 0..PAGES_AHEAD } else { PAGES_AHEAD - 1..PAGES_AHEAD };
-            ahead.map(|more| page + more).filter(|page| *page < pages.end).for_each(|page| {
-                self.reader.start(PageId(page), 0..0);
-            });
+            read_ahead(self.reader, page, &pages);
             let mut undecided = Vec::new();
             {
                 let body = self.reader.finish(PageId(page))?;

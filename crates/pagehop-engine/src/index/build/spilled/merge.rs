@@ -2,6 +2,7 @@
 
 use super::files::Letters;
 use super::partition::Partition;
+use crate::Error;
 use crate::graph::prune::{Cover, prune};
 use crate::graph::{Adjacency, equal, key, key_distance, key_id};
 use crate::index::build::order::{PageOrder, page_order};
@@ -70,14 +71,19 @@ fn merge(graph: &Adjacency, partition: &Partition, places: &[u32], row: u32, off
     kept.iter().map(name).collect()
 }
 
-/// Links duplicates, and puts the rows of the partition on pages.
+/// Links duplicates, and puts the rows of the partition on pages. `look` may end the work.
+///
+/// # Errors
+///
+/// Those of `look`.
 pub(super) fn add_pages(
     graph: &mut Adjacency,
     partition: &Partition,
     (firsts, places): (&[u32], &mut [u32]),
     (per_page, workers): (usize, usize),
     order: &mut PageOrder,
-) {
+    look: impl FnMut() -> Result<(), Error>,
+) -> Result<(), Error> {
     equal::link_duplicates(graph, firsts, partition.duplicates.iter().copied());
     let own = &partition.rows[..partition.own_count];
     for (place, row) in own.iter().enumerate() {
@@ -92,7 +98,7 @@ pub(super) fn add_pages(
         within.push_row(&edges);
     }
     own.iter().for_each(|row| places[*row as usize] = ABSENT);
-    for page in page_order(&within, &partition.codes, per_page, workers).pages() {
+    for page in page_order(&within, &partition.codes, (per_page, workers), look)?.pages() {
         let rows: Vec<u32> = page.iter().map(|place| own[*place as usize]).collect();
         order.push(&rows);
     }
@@ -100,4 +106,5 @@ pub(super) fn add_pages(
     let mut duplicates = partition.duplicates.clone();
     duplicates.sort_by_key(|row| (firsts[*row as usize], *row));
     duplicates.chunks(per_page).for_each(|page| order.push(page));
+    Ok(())
 }

@@ -177,7 +177,8 @@ impl Spilled<'_> {
                 (&self.firsts, &mut places),
                 (per_page, job.threads),
                 &mut order,
-            );
+                || job.step("merge", number as u64, count as u64),
+            )?;
             pages.push(first..order.len());
         }
         job.step("merge", count as u64, count as u64)?;
