@@ -39,8 +39,8 @@ pub enum Error {
         /// The argument, its value and the accepted range.
         what: String,
     },
-    /// A build needs more memory than it may use, or the system does not give a search what it
-    /// needs.
+    /// A build needs more memory than it may use, or the system does not give a search or a check
+    /// what it needs.
     Memory {
         /// What needs it, how much, and what may be used.
         what: String,

@@ -1,11 +1,16 @@
-//! The scan of a calibration or an audit reads each page of nodes once, on any number of threads.
+//! Passes over all pages or all rows. The scan of a calibration or an audit reads each page of
+//! nodes once, on any number of threads; a check and a rebuild read ahead; all can be stopped.
 
 mod support;
 
+use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
 use std::sync::Mutex;
 
-use pagehop_engine::{Error, Index, Metric, PageId, Pages, Progress, Reader, SearchOptions};
+use pagehop_engine::{
+    Column, ColumnKind, ColumnRows, EachChunk, Error, Index, Metric, PageId, Pages, Progress, Reader,
+    SearchOptions, Value, VectorSource, build,
+};
 use pagehop_sim::MemPages;
 use support::{Rows, embeddings, no_progress, options};
 
@@ -17,6 +22,22 @@ const QUERIES: usize = 70;
 struct Noted {
     pages: MemPages,
     readers: Mutex<Vec<Vec<u32>>>,
+    /// Pages that a reader has started and not finished.
+    started: Mutex<HashSet<(usize, u32)>>,
+    /// Pages that were finished without that: from storage, each is a wait of its own.
+    waits: Mutex<usize>,
+}
+
+impl Noted {
+    fn new(pages: MemPages) -> Self {
+        Self { pages, readers: Mutex::default(), started: Mutex::default(), waits: Mutex::default() }
+    }
+
+    /// Pages that were finished since the last call, and those of them that were not started.
+    fn finished(&self) -> (usize, usize) {
+        let finished = self.readers.lock().unwrap().iter_mut().map(|reader| std::mem::take(reader).len()).sum();
+        (finished, std::mem::take(&mut *self.waits.lock().unwrap()))
+    }
 }
 
 struct NotedReader<'p> {
@@ -46,11 +67,14 @@ impl Reader for NotedReader<'_> {
         Self: 'r;
 
     fn start(&self, page: PageId, bytes: Range<usize>) {
+        self.noted.started.lock().unwrap().insert((self.number, page.0));
         self.inner.start(page, bytes);
     }
 
     fn finish(&self, page: PageId) -> Result<&[u8], Error> {
         self.noted.readers.lock().unwrap()[self.number].push(page.0);
+        let is_started = self.noted.started.lock().unwrap().remove(&(self.number, page.0));
+        *self.noted.waits.lock().unwrap() += usize::from(!is_started);
         self.inner.finish(page)
     }
 
@@ -82,7 +106,7 @@ fn scanned(index: &Index<Noted>, threads: usize, call: impl FnOnce()) -> Vec<u32
 fn a_calibration_and_an_audit_read_the_index_once_for_all_samples() {
     let rows = Rows::new(DIM, embeddings(DIM, ROWS, 1));
     let pages = support::built(&rows, &options(Metric::L2)).unwrap();
-    let index = Index::open(Noted { pages, readers: Mutex::default() }).unwrap();
+    let index = Index::open(Noted::new(pages)).unwrap();
     let queries = embeddings(DIM, QUERIES, 2);
     let mut expected = None;
     for threads in [1, 2, 5] {
@@ -108,7 +132,7 @@ fn a_calibration_and_an_audit_read_the_index_once_for_all_samples() {
 fn a_calibration_can_be_stopped_in_every_part_of_it() {
     let rows = Rows::new(DIM, embeddings(DIM, ROWS, 1));
     let pages = support::built(&rows, &options(Metric::L2)).unwrap();
-    let index = Index::open(Noted { pages, readers: Mutex::default() }).unwrap();
+    let index = Index::open(Noted::new(pages)).unwrap();
     let mut calls = Vec::new();
     let mut note = |progress: Progress| {
         let read: usize = index.pages().readers.lock().unwrap().iter().map(Vec::len).sum();
@@ -134,4 +158,113 @@ fn a_calibration_can_be_stopped_in_every_part_of_it() {
             assert!(matches!(stopped, Err(Error::Interrupted)), "{phase}, call {at}: {stopped:?}");
         }
     }
+}
+
+/// A source whose rows have a number, a set of tags and a payload each.
+struct Recorded {
+    rows: Rows,
+    columns: ColumnRows,
+}
+
+impl Recorded {
+    fn new(count: usize) -> Self {
+        let kinds = [("n", ColumnKind::Int), ("tags", ColumnKind::Tags)];
+        let columns = kinds.map(|(name, kind)| Column { name: name.into(), kind });
+        let mut columns = ColumnRows::new(columns.into()).unwrap();
+        for row in 0..count {
+            let tags = vec![format!("even {}", row % 2), format!("all {}", row % 7)];
+            columns.push(&[Value::Int(row as i64 % 100), Value::Tags(tags)]).unwrap();
+        }
+        let payloads = (0..count).map(|row| Some(row.to_le_bytes().to_vec())).collect();
+        let columns = columns.with_payloads(payloads);
+        Self { rows: Rows::new(8, embeddings(8, count, 1)), columns }
+    }
+}
+
+impl VectorSource for Recorded {
+    fn dim(&self) -> usize {
+        self.rows.dim
+    }
+
+    fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
+        self.rows.scan(each)
+    }
+
+    fn columns(&self) -> Option<&ColumnRows> {
+        Some(&self.columns)
+    }
+}
+
+/// Stops `work` at each call of its progress callback in `phase`. Returns how far each call was.
+fn stopped_in(
+    phase: &str,
+    mut work: impl FnMut(&mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<(), Error>,
+) -> Vec<u64> {
+    let mut done = Vec::new();
+    let mut note = |progress: Progress| {
+        assert!(progress.done <= progress.total || progress.total == 0, "{progress:?}");
+        done.extend((progress.phase == phase).then_some(progress.done));
+        ControlFlow::Continue(())
+    };
+    work(&mut note).unwrap();
+    for stop in 0..done.len() {
+        let mut calls = 0;
+        let stopped = work(&mut |progress| {
+            calls += usize::from(progress.phase == phase);
+            if calls > stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        assert!(matches!(stopped, Err(Error::Interrupted)), "{phase}, call {stop}: {stopped:?}");
+    }
+    done
+}
+
+#[test]
+fn columns_and_records_are_written_with_a_look_every_few_thousand() {
+    const COUNT: usize = 9000;
+    const MOST: u64 = 4096;
+    let mut source = Recorded::new(COUNT);
+    let mut pages = MemPages::new();
+    let options = pagehop_engine::BuildOptions { calibrate: false, ..options(Metric::L2) };
+    build(&mut source, &options, &mut pages, &mut no_progress()).unwrap();
+    let index = Index::open(pages).unwrap();
+    let mut built = |progress: &mut dyn FnMut(Progress) -> ControlFlow<()>| {
+        build(&mut source, &options, &mut MemPages::new(), progress).map(drop)
+    };
+    let rebuilt = |progress: &mut dyn FnMut(Progress) -> ControlFlow<()>| {
+        index.rebuild(1 << 30, 2, &mut MemPages::new(), progress).map(drop)
+    };
+    for records in [stopped_in("records", &mut built), stopped_in("records", rebuilt)] {
+        assert_eq!(records, [0, MOST, 2 * MOST, COUNT as u64]);
+    }
+    // Rows of both columns; a row has two or three postings in that of tags.
+    let columns = stopped_in("columns", built);
+    assert_eq!((columns[0], columns[columns.len() - 1] > COUNT as u64), (0, true), "{columns:?}");
+    assert!(columns.windows(2).all(|pair| pair[1] - pair[0] < MOST + 200), "{columns:?}");
+    assert!(columns.len() > 8, "{columns:?}");
+}
+
+#[test]
+fn a_check_and_a_rebuild_read_ahead() {
+    let rows = Rows::new(DIM, embeddings(DIM, ROWS, 1));
+    let pages = support::built(&rows, &options(Metric::L2)).unwrap();
+    let index = Index::open(Noted::new(pages)).unwrap();
+    index.pages().finished();
+    index.check(&mut no_progress()).unwrap();
+    let checked = index.pages().finished();
+    let work = |progress: &mut dyn FnMut(Progress) -> ControlFlow<()>| {
+        index.rebuild(1 << 30, 2, &mut MemPages::new(), progress).map(drop)
+    };
+    work(&mut no_progress()).unwrap();
+    let rebuilt = index.pages().finished();
+    println!("pages finished, and not started before: check {checked:?}, rebuild {rebuilt:?}");
+    // Those are pages of the model and of the map.
+    for (finished, waits) in [checked, rebuilt] {
+        assert!(finished > 160 && waits < finished / 8, "{finished} pages, {waits} waits");
+    }
+    let mut scanned = stopped_in("scan", work);
+    assert!(scanned.pop().is_some_and(|all| all > 64));
+    assert!(
+        scanned.len() > 1 && scanned.iter().enumerate().all(|(at, done)| *done == 64 * at as u64),
+        "{scanned:?}"
+    );
 }

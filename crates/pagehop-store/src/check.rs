@@ -4,10 +4,12 @@
 //! that is being made visible right now, page by page: such pages look damaged and are not. So
 //! damage counts only if no commit follows for a while.
 
+use std::path::Path;
 use std::time::Duration;
 
 use pagehop_engine::{CheckReport, Error, Index, OnProgress};
 
+use crate::cache::budget::free_bytes;
 use crate::disk::storage::files_beside;
 use crate::index_file::IndexFile;
 
@@ -15,13 +17,15 @@ use crate::index_file::IndexFile;
 const LOOKS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Reads every page of `index` and proves its structure; see [`Index::check`].
+/// Reads every page of `index` and proves its structure; see [`Index::check`]. Takes
+/// [`Index::check_memory_bytes`] of memory, up to 180 for each row.
 ///
 /// # Errors
 ///
-/// Those of [`Index::check`]; [`Error::Busy`] if the index changed during the check in a way that
-/// hides whether it is sound.
+/// [`Error::Memory`] if less memory is free, before a page is read. Those of [`Index::check`];
+/// [`Error::Busy`] if the index changed during the check in a way that hides whether it is sound.
 pub fn check(index: &Index<IndexFile>, progress: OnProgress<'_>) -> Result<CheckReport, Error> {
+    expect_memory(index.check_memory_bytes(), free_bytes(), index.pages().path())?;
     let before = index.info()?.commit;
     let checked = index.check(progress);
     let [log, _] = files_beside(index.pages().path());
@@ -37,4 +41,29 @@ pub fn check(index: &Index<IndexFile>, progress: OnProgress<'_>) -> Result<Check
         std::thread::sleep(PAUSE);
     }
     checked
+}
+
+/// Refuses a check that needs more memory than is free, if that is known. Linux gives memory that
+/// it does not have, and ends the process when it is used.
+fn expect_memory(needed_bytes: u64, free: Option<u64>, path: &Path) -> Result<(), Error> {
+    let Some(free) = free.filter(|free| *free < needed_bytes) else { return Ok(()) };
+    let (path, needed) = (path.display(), needed_bytes.div_ceil(1 << 20));
+    let what = format!("a check of {path} needs {needed} MiB of memory, {} MiB are free", free >> 20);
+    Err(Error::Memory { what, needed_bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_that_memory_has_no_room_for_is_refused() {
+        let path = Path::new("items.pagehop");
+        assert!(expect_memory(5 << 20, None, path).is_ok());
+        assert!(expect_memory(5 << 20, Some(5 << 20), path).is_ok());
+        let refused = expect_memory(5 << 20, Some((5 << 20) - 1), path).unwrap_err();
+        assert!(matches!(refused, Error::Memory { needed_bytes, .. } if needed_bytes == 5 << 20), "{refused}");
+        let text = refused.to_string();
+        assert!(text.contains("check of items.pagehop needs 5 MiB of memory, 4 MiB are free"), "{text}");
+    }
 }

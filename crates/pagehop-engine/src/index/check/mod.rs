@@ -33,7 +33,7 @@ use crate::ids::NodeId;
 use crate::index::open::Index;
 use crate::index::state::State;
 use crate::page::meta::Meta;
-use crate::page::{PageId, Pages, Reader};
+use crate::page::{PageId, Pages, Reader, read_ahead};
 use crate::{CheckReport, Error, OnProgress, Progress};
 use kept::KeptCheck;
 use nodes::{Check, SLOT_BYTES};
@@ -46,8 +46,9 @@ impl<P: Pages> Index<P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] at the first contradiction; [`Error::Interrupted`] if `progress` breaks.
-    /// Rows that no search can reach are not an error: compare `reachable` with `nodes`.
+    /// [`Error::Corrupt`] at the first contradiction; [`Error::Interrupted`] if `progress` breaks;
+    /// [`Error::Memory`] if the system does not give [`Index::check_memory_bytes`]. Rows that no
+    /// search can reach are not an error: compare `reachable` with `nodes`.
     pub fn check(&self, progress: OnProgress<'_>) -> Result<CheckReport, Error> {
         check(self.pages(), progress)
     }
@@ -84,7 +85,7 @@ fn check_once<P: Pages>(
     progress: OnProgress<'_>,
 ) -> Result<CheckReport, Error> {
     let (meta, count) = (&state.meta, pages.page_count());
-    let mut check = Check::new(state, count);
+    let mut check = Check::new(state, count)?;
     let mut kept = KeptCheck::default();
     let all = meta.graph_pages(count);
     let (first, total) = (all.start, all.len() as u64 * 2);
@@ -94,6 +95,7 @@ fn check_once<P: Pages>(
             if page % 256 == 0 && progress(Progress { phase: "check", done, total }).is_break() {
                 return Err(Error::Interrupted);
             }
+            read_ahead(&reader, page, &all);
             let page = PageId(page);
             let body = reader.finish(page)?;
             meta.change.numbers.check(page, &body)?;

@@ -68,21 +68,25 @@ pub(super) struct Check<'a> {
 
 impl<'a> Check<'a> {
     /// A check of an index with `pages` pages, before its nodes are read.
-    pub(super) fn new(state: &'a State, pages: u32) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Memory`] if the system does not give the memory.
+    pub(super) fn new(state: &'a State, pages: u32) -> Result<Self, Error> {
         let meta = &state.meta;
         let slots = pages as usize * meta.layout.nodes_per_page;
-        Self {
+        Ok(Self {
             meta,
             model: &state.model,
             centroids: state.model.centroids.decode(),
-            slots: vec![Slot::default(); slots],
-            neighbors: vec![NodeId::MAX; slots * meta.layout.degree],
+            slots: filled(Slot::default(), slots)?,
+            neighbors: filled(NodeId::MAX, slots * meta.layout.degree)?,
             links: Vec::new(),
             contradicting: 0,
             contradiction: None,
             report: CheckReport { pages, ..CheckReport::default() },
             visible: 0,
-        }
+        })
     }
 
     /// The content of a slot; nothing for a node that does not exist.
@@ -287,7 +291,7 @@ impl<'a> Check<'a> {
         over: u64,
         go_on: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<u64, Error> {
-        let mut seen = vec![false; self.slots.len()];
+        let mut seen = filled(false, self.slots.len())?;
         let (mut living, mut reached) = (0, 0_u64);
         while let Some(node) = stack.pop() {
             let slot = self.slot(node);
@@ -309,6 +313,20 @@ impl<'a> Check<'a> {
         }
         Ok(living)
     }
+}
+
+/// `count` times `value`. The memory is asked for first: where Rust's own growth fails, the process
+/// ends.
+fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>, Error> {
+    let mut all = Vec::new();
+    if all.try_reserve_exact(count).is_err() {
+        let needed_bytes = count.saturating_mul(size_of::<T>()) as u64;
+        let mib = needed_bytes.div_ceil(1 << 20);
+        let what = format!("the system does not give the memory for a check: {mib} MiB in one of several parts");
+        return Err(Error::Memory { what, needed_bytes });
+    }
+    all.resize(count, value);
+    Ok(all)
 }
 
 /// Checks that an edge stores what follows from its target.
@@ -339,4 +357,16 @@ pub(super) fn hash_bytes(bytes: &[u8]) -> u64 {
 /// An FNV-1a-like hash of words.
 pub(super) fn hash(words: impl Iterator<Item = u64>) -> u64 {
     words.fold(0xCBF2_9CE4_8422_2325, |h, word| (h ^ word).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(23))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_no_system_has_is_refused() {
+        let refused = filled(Slot::default(), 1 << 50);
+        assert!(matches!(refused, Err(Error::Memory { needed_bytes, .. }) if needed_bytes > 1 << 55));
+        assert_eq!(filled(7, 3).unwrap(), [7, 7, 7]);
+    }
 }
