@@ -12,7 +12,9 @@
 //! done, fails or is stopped. Only if the index was written and the system then refuses to read it
 //! or to give it its name, the file stays, too. Its maker holds a lock on it; another build of the
 //! same index keeps nothing. If another file has that name, a build keeps nothing either, and does
-//! not change that file.
+//! not change that file. It also keeps nothing if the file cannot be made or opened, because it
+//! belongs to another user or its name is too long, or if the file system has no locks: a build
+//! needs no kept work.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -25,12 +27,14 @@ use std::sync::Arc;
 use pagehop_engine::{EachWork, Error};
 use pagehop_kernels::crc32c;
 use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 
 use crate::build::page_cache::{PageCache, forget};
 
 /// The ending of the name beside an index.
 const BUILD: &str = "-build";
 const MAGIC: [u8; 8] = *b"phbuild1";
+const MAGIC_BYTES: usize = MAGIC.len();
 const HEAD_BYTES: u64 = 16;
 const RECORD_HEAD_BYTES: usize = 12;
 
@@ -58,11 +62,8 @@ impl KeptWork {
 
     /// See [`Scratch::resume`](pagehop_engine::Scratch::resume).
     pub(crate) fn resume(&self, key: u64, cache: &PageCache, each: EachWork<'_>) -> Result<(), Error> {
-        let file = match File::options().read(true).write(true).create(true).truncate(false).open(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::IsADirectory => return Ok(()),
-            opened => opened.map_err(|error| self.refused("creation", error))?,
-        };
-        if !is_free(&file) || begins_as_kept_work(&file).is_none() {
+        let Some(file) = self.opened() else { return Ok(()) };
+        if begins_as_kept_work(&file).is_none() {
             return Ok(());
         }
         let mut head = [0; HEAD_BYTES as usize];
@@ -78,6 +79,25 @@ impl KeptWork {
         let begun = taken.file.set_len(taken.end * u64::from(is_same));
         let begun = begun.and_then(|()| taken.file.write_all_at(&head, 0)).and_then(|()| taken.file.sync_all());
         begun.map_err(|error| self.refused("write", error))
+    }
+
+    /// The file, locked, and made if there is none; `None` if that is refused.
+    fn opened(&self) -> Option<File> {
+        let options = || File::options().read(true).write(true).clone();
+        let (file, is_new) = match options().create_new(true).open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (options().open(&self.path), false),
+            made => (made, true),
+        };
+        let file = file.ok()?;
+        self.is_locked(is_new, lock(&file)).then_some(file)
+    }
+
+    /// Whether the lock on the file was given. If the file system has no locks, a new file goes.
+    fn is_locked(&self, is_new: bool, lock: Result<(), Errno>) -> bool {
+        if is_new && lock.is_err_and(|error| error != Errno::WOULDBLOCK) {
+            let _ = fs::remove_file(&self.path);
+        }
+        lock.is_ok()
     }
 
     /// Passes records to `each`. Returns the bytes of the records that it took.
@@ -100,11 +120,13 @@ impl KeptWork {
         fs::symlink_metadata(&self.path).map_or(0, |found| if found.is_file() { found.len() } else { 0 })
     }
 
-    /// The file of a killed build, with a lock on it.
+    /// The file of a killed build, with a lock on it. It is empty if the build was killed before
+    /// it wrote anything.
     fn left(&self) -> Option<File> {
         let is_file = fs::symlink_metadata(&self.path).is_ok_and(|found| found.is_file());
         let file = is_file.then(|| File::open(&self.path)).and_then(Result::ok)?;
-        (begins_as_kept_work(&file) == Some(MAGIC.len()) && is_free(&file)).then_some(file)
+        let is_kept_work = matches!(begins_as_kept_work(&file), Some(0 | MAGIC_BYTES));
+        (is_kept_work && lock(&file).is_ok()).then_some(file)
     }
 
     /// See [`Scratch::keep`](pagehop_engine::Scratch::keep).
@@ -149,9 +171,9 @@ impl Drop for KeptWork {
     }
 }
 
-/// Whether no other build holds the file. If so, this process now holds it.
-fn is_free(file: &File) -> bool {
-    rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
+/// Takes the lock of a build on the file: [`Errno::WOULDBLOCK`] if another build holds it.
+fn lock(file: &File) -> Result<(), Errno> {
+    rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)
 }
 
 /// How many bytes of [`MAGIC`] a file begins with: all of them, or fewer if a build was killed
@@ -267,12 +289,33 @@ mod tests {
             KeptWork::of(&target).finish();
             assert_eq!(fs::read(&path).unwrap(), content);
         }
-        fs::remove_file(&path).unwrap();
+        fs::write(&path, b"").unwrap();
+        KeptWork::of(&target).finish();
+        assert!(!path.exists(), "a build was killed before it wrote anything");
         fs::create_dir(&path).unwrap();
         let kept = KeptWork::of(&target);
         assert!(found(&kept, 7, 9).is_empty());
         kept.finish();
         assert!(path.is_dir());
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn where_no_file_can_be_made_or_locked_a_build_keeps_nothing() {
+        let folder = folder("none");
+        for target in [folder.join("x".repeat(252)), folder.join("missing/items.pagehop")] {
+            let kept = KeptWork::of(&target);
+            assert!(found(&kept, 7, 9).is_empty());
+            kept.keep(b"nothing", &cache()).unwrap();
+        }
+        let kept = KeptWork::of(&folder.join("items.pagehop"));
+        for (is_new, error, stays) in
+            [(false, Errno::NOSYS, true), (true, Errno::WOULDBLOCK, true), (true, Errno::NOSYS, false)]
+        {
+            fs::write(&kept.path, b"").unwrap();
+            assert!(!kept.is_locked(is_new, Err(error)));
+            assert_eq!(kept.path.exists(), stays, "new: {is_new}, {error}");
+        }
         fs::remove_dir_all(folder).unwrap();
     }
 
