@@ -299,7 +299,8 @@ class Index:
         """Measure which settings reach which recall, and store it for `search(..., recall=...)`.
 
         queries: a matrix of at least 50 typical queries; the recall is then that of queries like
-            them. Without it, up to 8,000 vectors of the index serve as queries.
+            them. Of more than 8,000, that many are used, evenly spaced. Without it, up to 8,000
+            vectors of the index serve as queries.
         threads: up to 4,096; 0 means one per core.
         progress: as for `add`.
         strict: as for `add`.

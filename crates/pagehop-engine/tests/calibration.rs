@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use pagehop_engine::{
-    Batch, CALIBRATED_ROWS_MIN, Calibration, Effort, Error, Index, Metric, RECALL_DEFAULT, Reach, SEARCH_LIST_MAX,
-    SearchOptions, SearchResult,
+    Batch, CALIBRATED_ROWS_MIN, CALIBRATION_QUERIES_MAX, Calibration, Effort, Error, Index, Metric, RECALL_DEFAULT,
+    Reach, SEARCH_LIST_MAX, SearchOptions, SearchResult,
 };
 use pagehop_sim::MemPages;
 use support::{Rows, embeddings, index, no_progress, recall, truth};
@@ -435,4 +435,18 @@ fn too_few_rows_give_no_calibration_and_callers_can_interrupt_it() {
         assert!(index.recall(k, samples, queries.as_deref(), &options, 2, &mut no_progress()).is_err());
     }
     assert!(index.calibrate(Some(&[]), 2, &mut no_progress()).is_err(), "no queries are not vectors of the index");
+}
+
+#[test]
+fn of_more_queries_than_a_calibration_takes_some_are_spread_over_all() {
+    let dim = 4;
+    let rows = Rows::new(dim, embeddings(dim, CALIBRATED_ROWS_MIN as usize, 1));
+    let index = index(&rows, Metric::L2);
+    // Every second query is not a number. Those that are taken are the others.
+    let mut queries = embeddings(dim, 2 * CALIBRATION_QUERIES_MAX, 2);
+    queries.chunks_exact_mut(dim).skip(1).step_by(2).for_each(|query| query.fill(f32::NAN));
+    let known = index.calibrate(Some(&queries), 2, &mut no_progress()).unwrap().expect("there are enough rows");
+    assert_eq!((known.samples as usize, known.by_queries), (CALIBRATION_QUERIES_MAX, true));
+    queries.pop();
+    assert!(matches!(index.calibrate(Some(&queries), 2, &mut no_progress()), Err(Error::Dimension { .. })));
 }

@@ -23,7 +23,8 @@ use crate::queries::read_queries;
 pub(crate) struct Args {
     /// The index.
     index: PathBuf,
-    /// File of at least 50 typical queries; without it, vectors of the index serve as queries.
+    /// File of at least 50 typical queries, of which up to 8,000 are used, evenly spaced; without
+    /// it, vectors of the index serve as queries.
     #[arg(long, value_name = "FILE")]
     queries: Option<PathBuf>,
     /// Threads, up to 4,096; 0 means one per core.
@@ -89,7 +90,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     }
     output.finish()?;
     if known.is_some() && !args.reporting.quiet {
-        say(format_args!("{name}: calibrated with {} queries in {seconds:.1} s", grouped(samples.into())));
+        let given = queries.map_or(0, |queries| queries.len() / info.dim) as u64;
+        let of_given = if given > samples.into() { format!(" of {}", grouped(given)) } else { String::new() };
+        let samples = grouped(samples.into());
+        say(format_args!("{name}: calibrated with {samples}{of_given} queries in {seconds:.1} s"));
     }
     Ok(())
 }

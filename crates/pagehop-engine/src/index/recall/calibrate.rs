@@ -1,13 +1,14 @@
 //! Calibration: measures which settings reach which recall.
 //!
 //! ```text
-//! choose   up to 8,000 vectors of the data as queries
-//! scan     every row, for the exact nearest rows of up to 1,024 of them
+//! choose   up to 8,000 vectors of the data as queries, or of those that a user gives
+//! scan     every row, for the exact nearest rows of up to 1,024 of them, or of all that are given
 //! search   for all of them, and derive what shorter lists and less slack would have found, and
 //!          in how many hops (effort.rs)
 //! store    for each recall, the list and slack that reach it in nearly the fewest hops
 //! ```
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -25,11 +26,13 @@ use crate::{Error, OnProgress, Progress, threads};
 
 /// Fewest queries of a user that can calibrate an index.
 pub const CALIBRATION_QUERIES_MIN: usize = 50;
+/// Most queries of a user that a calibration uses. Each is compared with every row.
+pub const CALIBRATION_QUERIES_MAX: usize = 8000;
 /// Largest number of samples with exact answers, of a small index and of any.
 const SAMPLES_FEW: usize = 256;
 const SAMPLES_MAX: usize = 1024;
 /// Largest number of all samples. Those without exact answers are judged by self-agreement.
-const ALL_SAMPLES_MAX: usize = 8000;
+const ALL_SAMPLES_MAX: usize = CALIBRATION_QUERIES_MAX;
 /// At most one sample without an exact answer per this many rows.
 const ROWS_PER_MORE: u64 = 16;
 /// At most one sample with an exact answer per this many rows, up to [`SAMPLES_FEW`] and beyond.
@@ -47,7 +50,8 @@ const NEAR_SHARE: f32 = 0.99;
 
 impl<P: Pages> Index<P> {
     /// Measures which settings reach which recall. The queries are `queries`, the user's vectors
-    /// one after another, or vectors of the data if there are none. Changes nothing:
+    /// one after another, or vectors of the data if there are none. Of more than
+    /// [`CALIBRATION_QUERIES_MAX`] queries it takes that many, evenly spaced. Changes nothing:
     /// [`Change::set_calibration`](crate::Change::set_calibration) stores the result. `None` if the
     /// index has fewer than [`CALIBRATED_ROWS_MIN`] rows.
     ///
@@ -73,7 +77,7 @@ impl<P: Pages> Index<P> {
         let (all, seed) = ((some + more, EVIDENCE_ROWS), change.commit);
         let mut samples = match queries {
             None => samples::choose(&state, node_pages, &mut reader, all, seed, progress)?,
-            Some(queries) => exact::given(state.meta.dim, queries, EVIDENCE_ROWS)?,
+            Some(queries) => exact::given(state.meta.dim, &some_queries(queries, state.meta.dim), EVIDENCE_ROWS)?,
         };
         // The first samples are spread over the data like all of them.
         let more = samples.split_off(if queries.is_none() { some.min(samples.len()) } else { samples.len() });
@@ -119,6 +123,17 @@ impl<P: Pages> Index<P> {
         meta.calibration = Some(Arc::new(calibration));
         Ok(meta.encode())
     }
+}
+
+/// The queries of a user that a calibration uses: all, or [`CALIBRATION_QUERIES_MAX`] of them,
+/// evenly spaced. What is no whole number of queries stays, to be refused.
+fn some_queries(queries: &[f32], dim: usize) -> Cow<'_, [f32]> {
+    let count = queries.len() / dim;
+    if count <= CALIBRATION_QUERIES_MAX || !queries.len().is_multiple_of(dim) {
+        return Cow::Borrowed(queries);
+    }
+    let some = (0..CALIBRATION_QUERIES_MAX).map(|at| at * count / CALIBRATION_QUERIES_MAX * dim);
+    Cow::Owned(some.flat_map(|start| &queries[start..start + dim]).copied().collect())
 }
 
 /// How many rows become samples with exact answers, and without.
