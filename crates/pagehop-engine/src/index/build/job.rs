@@ -3,9 +3,8 @@
 use std::ops::ControlFlow;
 
 use crate::page::layout::NodeLayout;
-use crate::page::meta::DIM_MAX;
 use crate::quantize::prepare::inner_dim;
-use crate::{BuildOptions, Error, OnProgress, Progress, threads};
+use crate::{BuildOptions, DIM_MAX, Error, OnProgress, Progress, threads};
 
 /// A build in progress.
 pub(super) struct Job<'a> {
