@@ -432,7 +432,7 @@ def test_a_recall_that_is_missed_and_many_changes_are_warnings(connect: Connect)
     run(connection, "SELECT * FROM pagehop_recall('items_embedding')")
     assert len(told) == 1
     assert told[0].startswith('WARNING: 600 rows were added to index "items_embedding"')
-    advice = "SELECT pagehop_calibrate('items_embedding') measures again what each recall takes."
+    advice = "SELECT pagehop_calibrate('public.items_embedding') measures again what each recall takes."
     assert hints == [advice]
     run(connection, "SELECT * FROM pagehop_calibrate('items_embedding'); SET pagehop.recall = 0.9")
     assert run(connection, info) == [(2600, 0)]
