@@ -184,11 +184,12 @@ CREATE OPERATOR CLASS text_array_ops DEFAULT FOR TYPE text[] USING pagehop AS
 CREATE FUNCTION pagehop_info(
         index regclass,
         OUT format_version int4, OUT metric text, OUT dim int4,
-        OUT nodes int8, OUT dead_nodes int8, OUT free_slots int8, OUT pages int8, OUT bytes int8,
+        OUT nodes int8, OUT pages int8, OUT bytes int8,
         OUT max_degree int4, OUT nodes_per_page int4, OUT edge_bits int4,
+        OUT dead_nodes int8, OUT free_slots int8,
         OUT trained_rows int8, OUT added_rows int8, OUT deleted_rows int8,
-        OUT calibrated_nodes int8, OUT changes_since_calibration int8, OUT calibrated_by text,
         OUT default_recall float4,
+        OUT calibrated_nodes int8, OUT calibrated_by_queries bool, OUT changes_since_calibration int8,
         OUT audited_k int4, OUT audited_recall float4, OUT audited_half_interval float4, OUT audited_target float4,
         OUT changes_since_audit int8, OUT wants_training bool, OUT likely_recall float4)
     AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED

@@ -11,13 +11,12 @@ use crate::{calibrate, errors, options, train};
 /// The k of VACUUM's searches, and how many it makes.
 const K: usize = 10;
 const SAMPLES: usize = 200;
-/// VACUUM measures once one in this number of the rows has changed since it was last measured. At
-/// one in five the index is calibrated without an audit.
+/// VACUUM audits an index when a tenth of its rows, `1 / CHANGED_SHARE`, has changed since the last
+/// measurement. When a fifth has, it is calibrated without an audit.
 const CHANGED_SHARE: u64 = 10;
 
-/// Fewest and most rows of an index that one measurement takes as queries.
+/// Rows of an index that one measurement may take as queries however little memory there is.
 const SAMPLES_MIN: u64 = 12;
-const SAMPLES_MAX: u64 = 100_000;
 
 /// Measures the recall of searches for `k` rows as this session makes them. The queries are
 /// `queries`, one after the other, or else up to `samples` rows of the index. The audit is
@@ -42,8 +41,8 @@ pub(crate) unsafe fn measure(
     let info = open.info()?;
     let query_bytes = memory::query_bytes(info.dim, k, info.rows);
     let samples = match queries {
-        // More queries would repeat rows, or exceed the number that measures a recall.
-        None => (memory::limit_bytes() / query_bytes).clamp(SAMPLES_MIN, SAMPLES_MAX).min(samples as u64),
+        // More queries would repeat rows.
+        None => (memory::limit_bytes() / query_bytes).max(SAMPLES_MIN).min(samples as u64),
         Some(_) => 0,
     };
     let given = queries.map_or(0, |queries| queries.len() / info.dim);

@@ -9,7 +9,8 @@
 use std::ops::ControlFlow;
 
 use pagehop_engine::{
-    BuildOptions, CreateOptions, Error, IdKind, Progress, Value, build_memory_bytes, calibration_memory_bytes,
+    BuildOptions, CreateOptions, DIM_MAX, Error, IdKind, Progress, Value, build_memory_bytes,
+    calibration_memory_bytes,
 };
 use pgrx::pg_sys;
 use pgrx::prelude::*;
@@ -24,8 +25,6 @@ use crate::rows::{memory, table};
 use crate::signals::Signals;
 use crate::{calibrate, errors, progress};
 
-/// Most dimensions of a column, the engine's limit.
-const DIM_MAX: usize = 4096;
 /// Rows added between two reports.
 const ROWS_PER_REPORT: u64 = 64;
 

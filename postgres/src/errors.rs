@@ -1,5 +1,8 @@
 //! The engine's errors in PostgreSQL's words: a code that programs can act on, the index by name, a
-//! hint for people.
+//! hint for people. SQL in a hint can be run as it is: names there are from `sql_name`.
+
+use std::ffi::{CStr, CString, c_char};
+use std::ptr;
 
 use pagehop_engine::Error;
 use pgrx::pg_sys;
@@ -16,18 +19,19 @@ pub(crate) unsafe fn raise(index: pg_sys::Relation, error: Error) -> ! {
     // A cancelled query has a better message of its own, and so has a terminated backend.
     pgrx::check_for_interrupts!();
     // SAFETY: the caller has the relation open.
-    let name = unsafe { name(index) };
+    let (name, sql_name) = unsafe { (name(index), || sql_name(index)) };
     let (code, message, hint) = match error {
         Error::Corrupt { page, what } => (
             PgSqlErrorCode::ERRCODE_INDEX_CORRUPTED,
             format!("index \"{name}\" is corrupt at block {}: {what}", page.0),
-            Some(format!("REINDEX INDEX {name}; builds it again from the table.")),
+            Some(format!("REINDEX INDEX {}; builds it again from the table.", sql_name())),
         ),
         Error::Format { what } => (
             PgSqlErrorCode::ERRCODE_INDEX_CORRUPTED,
             format!("index \"{name}\" cannot be read: {what}"),
             Some(format!(
-                "A newer extension may have made it: install that one, and connect again. REINDEX INDEX {name}; builds it again from the table."
+                "A newer extension may have made it: install that one, and connect again. REINDEX INDEX {}; builds it again from the table.",
+                sql_name()
             )),
         ),
         Error::Dimension { expected, got } => (
@@ -81,7 +85,7 @@ pub(crate) fn warn(message: String, hint: String) {
     ErrorReport::new(code, message, "pagehop").set_hint(hint).report(PgLogLevel::WARNING);
 }
 
-/// Name of a relation.
+/// Name of a relation, for people.
 ///
 /// # Safety
 ///
@@ -89,4 +93,42 @@ pub(crate) fn warn(message: String, hint: String) {
 pub(crate) unsafe fn name(relation: pg_sys::Relation) -> String {
     // SAFETY: the caller has the relation open, and an open relation has its row of pg_class.
     pgrx::name_data_to_str(unsafe { &(*(*relation).rd_rel).relname }).to_string()
+}
+
+/// Name of a relation in SQL: quoted where that is needed, and with its schema if the search path
+/// does not lead to it. The extension's functions have a search path of their own.
+///
+/// # Safety
+///
+/// `relation` is open, in a transaction.
+pub(crate) unsafe fn sql_name(relation: pg_sys::Relation) -> String {
+    // SAFETY: the caller has the relation open, and an open relation has its row of pg_class. The
+    // schema may be null, or is a string of PostgreSQL's, as is what comes back.
+    unsafe {
+        let class = &*(*relation).rd_rel;
+        let is_visible = pg_sys::RelationIsVisible((*relation).rd_id);
+        let schema = if is_visible { ptr::null_mut() } else { pg_sys::get_namespace_name(class.relnamespace) };
+        text(pg_sys::quote_qualified_identifier(schema, class.relname.data.as_ptr()))
+    }
+}
+
+/// The same as a literal, for an argument of type `regclass`.
+///
+/// # Safety
+///
+/// As [`sql_name`].
+pub(crate) unsafe fn regclass(relation: pg_sys::Relation) -> String {
+    // SAFETY: the caller keeps the promises of `sql_name`. A name has no zero byte.
+    unsafe {
+        let name = CString::new(sql_name(relation)).unwrap_or_default();
+        text(pg_sys::quote_literal_cstr(name.as_ptr()))
+    }
+}
+
+/// # Safety
+///
+/// `string` ends in a zero byte.
+unsafe fn text(string: *const c_char) -> String {
+    // SAFETY: the caller says so.
+    unsafe { CStr::from_ptr(string) }.to_string_lossy().into_owned()
 }

@@ -213,29 +213,28 @@ pub(crate) unsafe fn search(
         // SAFETY: the caller says that the relation is open.
         unsafe { warn_of_reach(relation, k, &asked, plan.reach) };
     }
-    let known = plan.walk_options();
     let beam_width = usize::try_from(BEAM_WIDTH.get()).ok().filter(|width| *width > 0);
-    Ok(SearchOptions { beam_width: beam_width.unwrap_or(known.beam_width), ..known })
+    Ok(plan.walk_options().with_beam_width(beam_width))
 }
 
-/// The name of the index, if its session was not warned of it and `recall` lately.
+/// Whether the session was not warned of this index and `recall` lately.
 ///
 /// # Safety
 ///
 /// `relation` is open.
-unsafe fn first_warning(relation: pg_sys::Relation, recall: f32) -> Option<String> {
+unsafe fn is_first_warning(relation: pg_sys::Relation, recall: f32) -> bool {
     // Those of the last few: a table may have many partitions.
     static WARNED: Mutex<VecDeque<u64>> = Mutex::new(VecDeque::new());
     // SAFETY: the caller says that the relation is open.
-    let (name, oid) = unsafe { (errors::name(relation), (*relation).rd_id.to_u32()) };
+    let oid = unsafe { (*relation).rd_id.to_u32() };
     let this = u64::from(oid) << 32 | u64::from(recall.to_bits());
     let mut warned = WARNED.lock().unwrap_or_else(PoisonError::into_inner);
     if warned.contains(&this) {
-        return None;
+        return false;
     }
     warned.truncate(WARNED_MAX - 1);
     warned.push_front(this);
-    Some(name)
+    true
 }
 
 /// Says that searches may find less than is `asked`: once for each index and recall.
@@ -244,11 +243,12 @@ unsafe fn first_warning(relation: pg_sys::Relation, recall: f32) -> Option<Strin
 ///
 /// `relation` is open.
 unsafe fn warn_of_reach(relation: pg_sys::Relation, k: usize, asked: &Asked, reach: Reach) {
-    if reach == Reach::Within {
+    // SAFETY: the caller says that the relation is open.
+    if reach == Reach::Within || unsafe { !is_first_warning(relation, asked.recall) } {
         return;
     }
     // SAFETY: the caller says that the relation is open.
-    let Some(name) = (unsafe { first_warning(relation, asked.recall) }) else { return };
+    let (name, regclass) = unsafe { (errors::name(relation), errors::regclass(relation)) };
     if let Reach::Beyond { best } = reach {
         let message = format!(
             "{asked} is above the highest recall that the calibration of index \"{name}\" reached for {k} rows, \
@@ -258,7 +258,7 @@ unsafe fn warn_of_reach(relation: pg_sys::Relation, k: usize, asked: &Asked, rea
         errors::warn(message, hint.to_string());
     } else {
         let message = format!("index \"{name}\" was never calibrated, so it is not known what {asked} takes");
-        let hint = format!("The next VACUUM calibrates it. SELECT pagehop_calibrate('{name}'); does so now.");
+        let hint = format!("The next VACUUM calibrates it. SELECT pagehop_calibrate({regclass}); does so now.");
         errors::warn(message, hint);
     }
 }

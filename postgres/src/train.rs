@@ -55,8 +55,7 @@ pub(crate) unsafe fn grown_index(
         let has_room = budget.sample(rows).is_all();
         if !has_room {
             // SAFETY: the caller keeps the index open.
-            let name = unsafe { errors::name(index) };
-            say_no_room(&name, budget.least(rows).div_ceil(1 << 20));
+            unsafe { say_no_room(index, budget.least(rows).div_ceil(1 << 20)) };
         }
         has_room
     };
@@ -110,13 +109,19 @@ pub(crate) unsafe fn grown_index(
 
 /// Reports that memory has no room for a training, which takes `megabytes`: to the user of a
 /// VACUUM, or in the log.
-fn say_no_room(name: &str, megabytes: u64) {
+///
+/// # Safety
+///
+/// `index` is open.
+unsafe fn say_no_room(index: pg_sys::Relation, megabytes: u64) {
+    // SAFETY: the caller keeps the index open.
+    let (name, sql_name) = unsafe { (errors::name(index), errors::sql_name(index)) };
     let setting = memory::setting();
     let message = format!(
         "the model of index \"{name}\" was trained with far fewer rows, and {setting} is too small to train it again"
     );
     let hint = format!(
-        "SET maintenance_work_mem = '{megabytes}MB'; and run VACUUM again, or REINDEX INDEX CONCURRENTLY {name};"
+        "SET maintenance_work_mem = '{megabytes}MB'; and run VACUUM again, or REINDEX INDEX CONCURRENTLY {sql_name};"
     );
     if memory::is_autovacuum() {
         pgrx::log!("{message}. {hint}");

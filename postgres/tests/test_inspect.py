@@ -4,6 +4,7 @@ page.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -222,6 +223,40 @@ def test_an_index_whose_build_failed_is_refused(connect: Connect) -> None:
             ask(connection, function)
 
 
+def test_sql_in_hints_can_be_run(connect: Connect) -> None:
+    connection = connect()
+    hints: list[str] = []
+    connection.add_notice_handler(lambda notice: hints.append(notice.message_hint or ""))
+    run(connection, "CREATE SCHEMA other; SET search_path = other, public")
+    create(connection)
+    run(connection, 'ALTER INDEX items_embedding RENAME TO "Item\'s"')
+    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off); SET enable_seqscan = off")
+    fill(connection, vectors(999, seed=1))
+    fill(connection, vectors(1, seed=2), first=999)
+    statement = ""
+    for path, name, recall in [("other, public", "'\"Item''s\"'", 0.9), ("public", "'other.\"Item''s\"'", 0.95)]:
+        run(connection, f"SET search_path = {path}; SET pagehop.recall = {recall}")
+        run(connection, f"SELECT id FROM other.items ORDER BY embedding <-> '{vectors(1, seed=3)[0]}' LIMIT 10")
+        statement = f"SELECT pagehop_calibrate({name});"
+        assert hints == [f"The next VACUUM calibrates it. {statement} does so now."]
+        hints.clear()
+    run(connection, statement)
+    # The functions have a search path of their own.
+    fill(connection, vectors(600, seed=4), first=1000, table="other.items")
+    run(connection, "SELECT pagehop_recall('other.\"Item''s\"')")
+    [hint] = hints
+    assert hint.startswith(f"{statement.removesuffix(';')} measures again")
+    run(connection, hint.split(" measures")[0])
+    run(connection, f"CREATE TABLE other.parts (id int, embedding vector({DIM})) PARTITION BY HASH (id)")
+    run(connection, 'CREATE INDEX "Parts" ON other.parts USING pagehop (embedding vector_l2_ops)')
+    with pytest.raises(errors.WrongObjectType) as caught:
+        ask(connection, "pagehop_info", 'other."Parts"')
+    run(connection, "CREATE TABLE other.part PARTITION OF other.parts FOR VALUES WITH (MODULUS 1, REMAINDER 0)")
+    statement = (caught.value.diag.message_hint or "").partition(": ")[2].removesuffix(" lists them.")
+    assert "'other.\"Parts\"'" in statement
+    assert len(run(connection, statement)) == 1
+
+
 def test_a_damaged_page_is_named(new_cluster: Callable[..., Cluster]) -> None:
     cluster = new_cluster(autovacuum=False, fsync=False, ignore_checksum_failure=True)
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
@@ -238,8 +273,15 @@ def test_a_damaged_page_is_named(new_cluster: Callable[..., Cluster]) -> None:
             errors.IndexCorrupted, match=f'index "items_embedding" is corrupt at block {pages - 1}'
         ) as e:
             ask(connection, "pagehop_check")
-        assert "REINDEX INDEX items_embedding;" in (e.value.diag.message_hint or "")
-        run(connection, "REINDEX INDEX items_embedding")
+        assert "REINDEX INDEX public.items_embedding;" in (e.value.diag.message_hint or "")
+        run(connection, "CREATE SCHEMA other; ALTER TABLE items SET SCHEMA other")
+        run(connection, 'ALTER INDEX other.items_embedding RENAME TO "Items_Emb"')
+        with pytest.raises(errors.IndexCorrupted, match='index "Items_Emb" is corrupt') as e:
+            ask(connection, "pagehop_check", 'other."Items_Emb"')
+        [statement] = re.findall("REINDEX.*;", e.value.diag.message_hint or "")
+        assert statement == 'REINDEX INDEX other."Items_Emb";'
+        run(connection, statement)
+        run(connection, 'SET search_path = other, public; ALTER INDEX "Items_Emb" RENAME TO items_embedding')
         assert check(connection)["nodes"] == 1000
 
 

@@ -11,6 +11,8 @@ _Warnings: TypeAlias = tuple[bool, float | None, tuple[int, int, bool] | None]
 __all__ = [
     "BEAM_WIDTH_MAX",
     "CACHE_AUTO",
+    "DIM_MAX",
+    "SAMPLES_MAX",
     "SEARCH_LIST_MAX",
     "THREADS_MAX",
     "Index",
@@ -22,6 +24,8 @@ __all__ = [
     "parse_bytes",
 ]
 
+DIM_MAX: Final[int]
+SAMPLES_MAX: Final[int]
 SEARCH_LIST_MAX: Final[int]
 BEAM_WIDTH_MAX: Final[int]
 THREADS_MAX: Final[int]

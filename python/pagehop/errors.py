@@ -4,7 +4,12 @@ from __future__ import annotations
 
 
 class Error(Exception):
-    """Any failure of an index operation. The index is unchanged by an operation that failed."""
+    """Any failure of an index operation. What the operation was to change is then unchanged.
+
+    There are two exceptions. What a vacuum did before it failed or was stopped stays done. And if
+    the system cannot say whether a change reached the disk (`IoError`, after a sync that failed),
+    nothing more can be changed until the index is opened again, which shows whether it did.
+    """
 
 
 class CorruptIndexError(Error):
@@ -33,7 +38,10 @@ class ArgumentError(Error, ValueError):
 
 
 class BusyError(Error):
-    """Another process or thread is writing the index. The same call may succeed later."""
+    """Another process or thread is writing the index, or changed it several times during the call.
+
+    The same call may succeed later.
+    """
 
 
 class FullError(Error):

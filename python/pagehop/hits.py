@@ -78,8 +78,9 @@ class Hits(_Pair):
     `ids, distances = index.search(...)` unpacks it; `stats` has the cost of the search.
 
     For one query, `ids` and `distances` are one-dimensional and hold the rows found. For a matrix
-    of queries they are two-dimensional and `k` wide; if the index has fewer than `k` rows, the rest
-    is id -1, or None where ids are texts, and distance infinity.
+    of queries they are two-dimensional and `k` wide. If fewer than `k` rows were found, since the
+    index has fewer or fewer pass `where`, the rest is id -1, or None where ids are texts, and
+    distance infinity.
     """
 
     _buffer: bytearray

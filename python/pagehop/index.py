@@ -36,7 +36,6 @@ from pagehop.reports import (
     info_of,
 )
 
-_SAMPLES_MAX = 1_000_000
 _FLOAT32 = np.dtype(np.float32)
 _ID_MAX = (1 << 63) - 1
 _BATCH_MAX = 1 << 26
@@ -45,12 +44,14 @@ _BATCH_MAX = 1 << 26
 class Index:
     """An open index, from `build`, `create` or `open`. Every method may be called from any thread.
 
-    One process at a time may have a file open for writing. Any number of readers, in this and in
-    other processes, may have it open beside the writer; they see each change when it is complete.
+    One process at a time may have a file open for writing. Many readers, in this and in other
+    processes, may have it open beside the writer; they see each change when it is complete.
 
-    `add` and `delete` are atomic: they take place completely or not at all. What a method did is
-    safe when it returns, whatever happens to the process. Until a checkpoint, part of it is in a
-    file beside the index, so close the index before you copy or move its file.
+    `add`, `delete` and other changes are atomic: they take place completely or not at all. What a
+    method did is safe when it returns, whatever happens to the process. Ctrl-C that comes after the
+    change, during a vacuum or a calibration of the same call, is raised although the change took
+    place. Until a checkpoint, part of it is in a file beside the index, so close the index before
+    you copy or move its file.
     """
 
     __slots__ = ("_cache", "_dim", "_direct", "_index", "_path", "_texts", "_warnings")
@@ -146,7 +147,9 @@ class Index:
         threads: up to 4,096; 0 means one per core. With more than one, which edges a row gets
             depends on the turns that threads take; with 1 the same calls make the same index.
         progress: called with the phase, the steps done and the steps in all (0: unknown). Return
-            False to stop; nothing has changed then.
+            False to stop: `Interrupted` is raised, and nothing has changed. After the commit, in a
+            calibration or a vacuum of the same call, only that ends, and the rows are in. An
+            exception of the callback is raised, and so is Ctrl-C, before and after the commit.
         strict: refuse a value that float32 cannot hold exactly, instead of rounding it.
 
         Calls with some hundred rows or more are fastest. If the rows do not fit in memory, add them
@@ -170,7 +173,8 @@ class Index:
             that names it. If an id repeats, its last values are used.
         columns: as for `build`, one value for each id. Values of other columns and vectors stay.
 
-        Costs as much as to add the rows: each gets a new place, and `vacuum` frees the old one.
+        Costs as much as to add the rows: each gets a new place. The old one becomes free as that of
+        a deleted row.
         """
         self._index.may_change()
         numbers = as_row_ids(ids, self._texts)
@@ -276,12 +280,13 @@ class Index:
         """Train the model again with the rows that there are, and build the graph again.
 
         For an index whose rows have become unlike those that it was trained with: by itself, it is
-        trained again only while it is small. It is calibrated again, unless it was calibrated with
-        real queries. Takes as long as a build, and the pages of the new graph are in memory until
-        it is done: `compact` does the same in a new file, within a budget of memory. Searches go on
-        at the same time; changes wait.
+        trained again only while it is small. After the training it is calibrated, unless it was
+        calibrated with real queries. Takes as long as a build, and the pages of the new graph are
+        in memory until it is done: `compact` does the same in a new file, within a budget of
+        memory. Searches go on at the same time; changes wait.
 
-        progress: as for `add`; if it is stopped, nothing has changed.
+        progress: as for `add`: a stop before the new graph is committed changes nothing, and one in
+            the calibration after it leaves the settings of the last calibration.
         """
         self._index.may_change()
         check_progress(progress)
@@ -352,7 +357,7 @@ class Index:
         writing, the result is stored, and `info().audit` shows it.
         """
         k = as_count("k", k, 1, _pagehop.SEARCH_LIST_MAX)
-        samples = as_count("samples", samples, 1, _SAMPLES_MAX)
+        samples = as_count("samples", samples, 1, _pagehop.SAMPLES_MAX)
         given = None if queries is None else as_queries("queries", queries, self._dim, strict=bool(strict))
         check_search(k, recall, search_list, slack, None, threads)
         if recall == 1:

@@ -16,7 +16,6 @@ from pagehop.options import Progress, as_payload, check_progress
 from pagehop.reports import CompactReport
 from pagehop.sources import as_source
 
-_DIM_MAX = 4096
 _SEED_MAX = (1 << 64) - 1
 _VECTORS = ("codes", "float16", "float32")
 _CACHE = "auto"
@@ -139,7 +138,7 @@ def create(
     share = _as_share(auto_vacuum)
     _pagehop.create(
         as_text(path),
-        as_count("dim", dim, 1, _DIM_MAX),
+        as_count("dim", dim, 1, _pagehop.DIM_MAX),
         id_kind=str(id_kind),
         columns=as_kinds(columns),
         payload=bool(payload),
@@ -169,17 +168,17 @@ def open(
         the file is larger than the cache, and the memory that is free beside the cache has room for
         it, the page cache keeps the rest of the file, and gives that memory back when others need
         it. If the system refuses io_uring, only the system can read ahead, into its page cache.
-    write: open it for adding and deleting rows, too. One writer at a time may have a file open; any
-        number of readers may have it open beside the writer.
+    write: open it for adding and deleting rows, too. One writer at a time may have a file open;
+        many readers may have it open beside the writer.
     durability: when a change survives a loss of power. "commit": as soon as the call returns.
         "checkpoint": from the next checkpoint on, which makes small changes much faster; a loss of
         power may undo the last changes, each completely. A change survives the end of the process
         in both cases.
     log: most bytes of commits beside the index before a checkpoint writes them into it. A larger
         log writes less in all, and takes longer to recover after a crash.
-    auto_vacuum: dead rows, as a share of the rows, from which on a call that deletes or replaces
-        rows also frees the space of dead ones: up to about as many as it wrote, and no more than
-        some thousands, which take seconds. None leaves all of it to `Index.vacuum`.
+    auto_vacuum: dead rows, as a share of the rows, from which on a call that deletes, replaces or
+        updates rows also frees the space of dead ones: up to about as many as it wrote, and no more
+        than some thousands, which take seconds. None leaves all of it to `Index.vacuum`.
     """
     _check_durability(durability)
     if direct is not None and not isinstance(direct, bool):

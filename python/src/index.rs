@@ -101,8 +101,8 @@ impl Index {
         let raised = watch.take_raised();
         match done {
             Err(error) => Err(raised.unwrap_or_else(|| errors::to_python(py, &error))),
-            // Ctrl-C during the calibration that follows a change is raised too, although the
-            // change took place.
+            // Ctrl-C during the calibration or the vacuum that follows a change is raised too,
+            // although the change took place.
             Ok(done) => raised.map_or(Ok(done), Err),
         }
     }
@@ -260,8 +260,9 @@ impl Index {
     ) -> PyResult<u64> {
         let ids = Ids::of(ids)?;
         let columns = columns::given(py, Some(columns), payload)?.unwrap_or_default();
-        self.change(py, Watch::new(None), |index, _| {
-            with_ids!(&ids, |ids| pagehop_store::update_columns(index, ids, &columns))
+        self.change(py, Watch::new(None), |index, watch| {
+            let progress = &mut |progress| watch.look(progress);
+            with_ids!(&ids, |ids| pagehop_store::update_columns(index, ids, &columns, progress))
         })
     }
 

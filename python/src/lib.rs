@@ -36,6 +36,12 @@ mod _pagehop {
     #[pymodule_export]
     use crate::open::{open, parse_bytes};
 
+    /// Most dimensions of a vector.
+    #[pymodule_export]
+    const DIM_MAX: usize = pagehop_engine::DIM_MAX;
+    /// Largest `samples`.
+    #[pymodule_export]
+    const SAMPLES_MAX: usize = pagehop_engine::SAMPLES_MAX;
     /// Largest `k` and `search_list`.
     #[pymodule_export]
     const SEARCH_LIST_MAX: usize = pagehop_engine::SEARCH_LIST_MAX;

@@ -11,9 +11,7 @@
 //!
 //! The buffer is allocated once, as a Python object, and filled without the GIL.
 
-use std::ops::ControlFlow;
-
-use pagehop_engine::{Batch, Effort, Error, Filter, FilterPlan, Payloads, SearchPlan, SearchResult};
+use pagehop_engine::{Batch, Effort, Error, Filter, Payloads, SearchPlan, SearchResult};
 use pagehop_store::IndexFile;
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
@@ -106,12 +104,10 @@ impl Queries<'_> {
         let plan = searcher.options(self.k, &self.effort).map_err(Stop::Index)?.with_beam_width(self.beam_width);
         let filter = self.filter.as_ref().map(|filter| searcher.plan_filter(filter)).transpose();
         let filter = filter.map_err(Stop::Index)?;
-        if let (1, Some(options)) = (count, &plan.options) {
+        // A look at every row takes long enough for several threads, and for Ctrl-C.
+        if count == 1 && plan.options.is_some() {
             let mut place = self.places(count, bytes).next().expect("there is one query");
-            let mut search = || match &filter {
-                Some(filter) => searcher.search_filtered(self.values, self.k, Some(options), filter),
-                None => searcher.search(self.values, self.k, options),
-            };
+            let mut search = || searcher.answer(self.values, self.k, &plan, filter.as_ref());
             let found = if self.texts || self.payload {
                 self.fill_with(index, &mut place, &mut search)
             } else {
@@ -133,7 +129,8 @@ impl Queries<'_> {
                 let (mut first, query) = (Some(result), place.query);
                 self.fill_with(index, place, &mut || match first.take() {
                     Some(result) => Ok(result),
-                    None => self.again(index, query, &plan, filter.as_ref()),
+                    // Its rows were replaced before their ids or payloads were read.
+                    None => index.searcher().answer(query, self.k, &plan, filter.as_ref()),
                 })
             });
         searched.map_err(|(at, error)| watch.take_raised().map_or(Stop::Query(at, error), Stop::Python))?;
@@ -172,26 +169,6 @@ impl Queries<'_> {
         })?;
         (place.texts, place.payloads) = (texts, payloads);
         place.fill(&result, self.texts)
-    }
-
-    /// Searches again for a query whose rows were replaced before their ids or payloads were read.
-    fn again(
-        &self,
-        index: &FileIndex,
-        query: &[f32],
-        plan: &SearchPlan,
-        filter: Option<&FilterPlan>,
-    ) -> Result<SearchResult, Error> {
-        let mut found = Vec::new();
-        let batch = Batch { queries: query, k: self.k, plan, filter, threads: 1 };
-        let mut go_on = |_| ControlFlow::Continue(());
-        index
-            .search_batch(&batch, &mut go_on, &mut [&mut found], |found, result| {
-                found.push(result);
-                Ok(())
-            })
-            .map_err(|(_, error)| error)?;
-        Ok(found.pop().unwrap_or_default())
     }
 
     fn places<'b>(&'b self, count: usize, bytes: &'b mut [u8]) -> impl Iterator<Item = Place<'b>> {

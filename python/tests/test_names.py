@@ -1,6 +1,6 @@
 """The same options have the same names and the same order in Rust, Python, SQL and on the command
 line, and so have the figures of a report. CONTRIBUTING.md lists the intended differences under
-"Names".
+"Names". Here they are in `ALIASES`, and in the names that are a place's own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OPTIONS = {
     "create": "dim metric id_kind vectors columns payload seed overwrite cache durability auto_vacuum",
     "open": "cache direct io write durability log transaction auto_vacuum",
     "search": "queries k recall search_list slack where beam_width cache direct threads payload strict",
-    "calibrate": "queries threads cache durability auto_vacuum progress strict",
+    "calibrate": "queries threads cache durability progress strict",
     "recall": "k samples queries recall search_list slack store cache direct threads progress strict",
     "compact": "into overwrite memory threads progress",
 }
@@ -27,12 +27,27 @@ OPTIONS = {
 REPORTS = {
     "setting": "k recall search_list slack half_interval best",
     "audit": "k recall half_interval target samples hops far rows changes",
+    "measured": "rows samples by_queries changes longer_rows outdated",
+    "info": "format_version metric dim vectors id_kind payload columns rows pages bytes max_degree nodes_per_page "
+    "edge_bits edge_dims own_bits seed commit dead_rows free_slots trained_rows added_rows deleted_rows mark "
+    "default_recall calibration audit",
+    "check": "pages nodes dead_nodes free_slots edges stale_edges reachable anchored",
 }
 
 ALIASES = {"filter": "where", "query": "queries", "column": "columns", "no_calibrate": "calibrate"}
 """The intended differences; CONTRIBUTING.md has the reasons."""
 
-PARTS = {"effort": "recall search_list slack", "writing": "cache durability auto_vacuum"}
+SQL_ALIASES = {
+    "info": {"nodes": "rows", "dead_nodes": "dead_rows"},
+    "measured": {
+        "calibrated_nodes": "rows",
+        "calibrated_by_queries": "by_queries",
+        "changes_since_calibration": "changes",
+    },
+}
+"""The same in SQL."""
+
+PARTS = {"effort": "recall search_list slack", "writing": "cache durability"}
 """Options that commands share. Their structs are tested, too."""
 
 
@@ -69,6 +84,7 @@ PLACES = [
     Place("open", "python/pagehop/open.py", r"^def open\((.*?)\) -> ", "path"),
     Place("open", "crates/pagehop-store/src/options.rs", struct("OpenOptions")),
     Place("open", f"{CLI}/index_file.rs", struct("WriteOptions")),
+    Place("open", f"{CLI}/index_file.rs", struct("ChangeOptions")),
     Place("search", "python/pagehop/index.py", r"^    def search\((.*?)\) -> ", "self"),
     Place("search", f"{RUST}/options.rs", struct("SearchOptions")),
     Place("search", f"{RUST}/index/search/batch.rs", struct("Batch"), "plan"),
@@ -105,6 +121,23 @@ PLACES = [
     Place("audit", f"{CLI}/commands/recall.rs", struct("Report"), "index search_list slack"),
     Place("audit", SQL, r"(OUT audited_k.*?)OUT changes_since_audit"),
     Place("audit", SQL, r"FUNCTION pagehop_recall\(.*?(OUT.*?\))"),
+    Place("measured", "python/pagehop/reports.py", r"^class Measured\(.*?$(.*?)^class"),
+    Place("measured", f"{RUST}/reports.rs", struct("Measured")),
+    Place("measured", f"{CLI}/commands/info.rs", struct("MeasuredReport")),
+    Place("measured", SQL, r"(OUT calibrated_nodes.*?)OUT audited_k"),
+    Place(
+        "info",
+        "python/pagehop/reports.py",
+        r"^class Info\(.*?$(.*?)^class",
+        "log log_bytes_written page_bytes_written commits checkpoints",
+    ),
+    Place("info", f"{RUST}/reports.rs", struct("Info"), "audited"),
+    Place("info", f"{CLI}/commands/info.rs", struct("Report"), "index"),
+    Place("info", SQL, r"FUNCTION pagehop_info\(.*?(OUT.*?)OUT calibrated_nodes"),
+    Place("check", "python/pagehop/reports.py", r"^class CheckReport\(.*?$(.*?)^class"),
+    Place("check", f"{RUST}/reports.rs", struct("CheckReport")),
+    Place("check", f"{CLI}/commands/check.rs", r" Sound \{\n(.*?)\}", "index ok"),
+    Place("check", SQL, r"FUNCTION pagehop_check\(.*?(OUT.*?\))"),
 ]
 
 
@@ -122,7 +155,8 @@ def names(place: Place, text: str) -> list[str]:
     else:
         listed = re.findall(r"^ +(?:pub(?:\(\w+\))? )?(\w+): ", body, re.MULTILINE)
     without = [name.removesuffix("_bytes") for name in listed]
-    whole = " ".join(PARTS.get(name, ALIASES.get(name, name)) for name in without)
+    aliases = ALIASES | (SQL_ALIASES.get(place.what, {}) if place.path == SQL else {})
+    whole = " ".join(PARTS.get(name, aliases.get(name, name)) for name in without)
     return [name for name in whole.split() if name not in place.own.split()]
 
 

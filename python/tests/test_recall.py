@@ -106,6 +106,27 @@ def test_a_build_stopped_during_calibration_leaves_nothing(vectors: Float32, tmp
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_stop_in_the_calibration_of_a_retrain_leaves_it_trained(vectors: Float32, tmp_path: Path) -> None:
+    with pagehop.build(tmp_path / "items", vectors[:2000], write=True) as index:
+        before, known = index.info().commit, index.calibration
+        with pytest.raises(pagehop.Interrupted):
+            index.retrain(progress=lambda phase, *_: phase != "train")
+        assert index.info().commit == before
+        index.retrain(progress=lambda phase, *_: phase != "scan")
+        assert index.info().commit > before
+        assert index.calibration == known
+
+        def fails(phase: str, *_: int) -> None:
+            if phase == "scan":
+                raise LookupError
+
+        before = index.info().commit
+        with pytest.raises(LookupError):
+            index.retrain(progress=fails)
+        assert index.info().commit > before
+        index.check()
+
+
 def test_an_audit_agrees_with_brute_force(path: Path, vectors: Float32) -> None:
     queries = rows(200, 3)
     with pagehop.open(path) as index:

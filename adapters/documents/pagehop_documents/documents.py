@@ -64,9 +64,8 @@ class Hit(NamedTuple):
 class Documents:
     """An index file and the documents of its rows. Every method may be called from any thread.
 
-    One process at a time may have it open for writing, and any number of processes for reading. A
-    change is complete or did not happen, also after a crash. It is on the disk when the method
-    returns.
+    One process at a time may have it open for writing, and many processes for reading. A change is
+    complete or did not happen, also after a crash. It is on the disk when the method returns.
     """
 
     def __init__(

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use pagehop_engine::{
-    BEAM_WIDTH_MAX, Column, ColumnKind, Filter, IdKind, Metric, SEARCH_LIST_MAX, THREADS_MAX, Vectors,
+    BEAM_WIDTH_MAX, Column, ColumnKind, Filter, IdKind, Metric, SAMPLES_MAX, SEARCH_LIST_MAX, THREADS_MAX, Vectors,
 };
 use pagehop_store::CACHE_AUTO;
 
@@ -13,8 +13,6 @@ use pagehop_store::CACHE_AUTO;
 pub(crate) const BATCH_ROWS: usize = 1000;
 /// Most rows of a batch.
 const BATCH_ROWS_MAX: usize = 10_000_000;
-/// Most samples of a recall measurement.
-const SAMPLES_MAX: usize = 1_000_000;
 
 /// A metric as it is named on the command line.
 #[derive(Clone, Copy, ValueEnum)]

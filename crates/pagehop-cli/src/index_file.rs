@@ -18,6 +18,13 @@ pub(crate) struct WriteOptions {
     /// When a commit survives a loss of power. It always survives the end of the process.
     #[arg(long, value_enum, default_value = "commit")]
     durability: DurabilityName,
+}
+
+/// The same for a command whose changes leave dead rows.
+#[derive(clap::Args)]
+pub(crate) struct ChangeOptions {
+    #[command(flatten)]
+    writing: WriteOptions,
     /// Dead rows, as a share of the rows, from which on changes also free the space of dead ones;
     /// `off` leaves that to `pagehop vacuum`.
     #[arg(long, value_name = "SHARE", default_value = "0.2", value_parser = parse_share)]
@@ -49,12 +56,23 @@ enum DurabilityName {
 impl WriteOptions {
     /// Opens the index at `path` for writing. Commits of a writer that was killed are recovered.
     pub(crate) fn open(&self, path: &Path) -> Result<Index<IndexFile>, Error> {
+        self.open_with(path, None)
+    }
+
+    fn open_with(&self, path: &Path, auto_vacuum: Option<f32>) -> Result<Index<IndexFile>, Error> {
         let durability = match self.durability {
             DurabilityName::Commit => Durability::Commit,
             DurabilityName::Checkpoint => Durability::Checkpoint,
         };
-        let (cache_bytes, auto_vacuum) = (self.cache, self.auto_vacuum.0);
-        open_to_write(path, &OpenOptions { cache_bytes, durability, auto_vacuum, ..OpenOptions::default() })
+        let options = OpenOptions { cache_bytes: self.cache, durability, auto_vacuum, ..OpenOptions::default() };
+        open_to_write(path, &options)
+    }
+}
+
+impl ChangeOptions {
+    /// As [`WriteOptions::open`].
+    pub(crate) fn open(&self, path: &Path) -> Result<Index<IndexFile>, Error> {
+        self.writing.open_with(path, self.auto_vacuum.0)
     }
 }
 

@@ -4,7 +4,9 @@ use std::io;
 
 use crate::ids::PageId;
 
-/// Any failure of an index operation. A failed operation leaves the index unchanged.
+/// Any failure of an index operation. An operation that failed has changed nothing, with two
+/// exceptions: what one of several transactions, such as a vacuum takes, did before stays done; and
+/// a host may not know whether a commit that failed is on the disk, which its `commit` then says.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {

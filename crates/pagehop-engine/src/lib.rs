@@ -53,8 +53,8 @@ pub use index::{
 };
 pub use metric::Metric;
 pub use options::{
-    BEAM_WIDTH_MAX, BuildOptions, CreateOptions, Effort, Reach, SEARCH_LIST_MAX, SearchOptions, SearchPlan,
-    THREADS_MAX,
+    BEAM_WIDTH_MAX, BuildOptions, CreateOptions, DIM_MAX, Effort, Reach, SAMPLES_MAX, SEARCH_LIST_MAX,
+    SearchOptions, SearchPlan, THREADS_MAX,
 };
 pub use page::payload::PAYLOAD_BYTES_MAX;
 pub use page::{

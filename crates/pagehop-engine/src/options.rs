@@ -2,12 +2,16 @@
 
 use crate::{Column, Error, IdKind, Measured, Metric, Vectors};
 
+/// Most dimensions of a vector.
+pub const DIM_MAX: usize = 4096;
 /// Largest `k` and `search_list`.
 pub const SEARCH_LIST_MAX: usize = 100_000;
 /// Largest `beam_width`.
 pub const BEAM_WIDTH_MAX: usize = 64;
 /// Most threads that a face accepts for one call: far more than a machine has cores.
 pub const THREADS_MAX: usize = 4096;
+/// Most rows that a face takes as queries of an audit.
+pub const SAMPLES_MAX: usize = 1_000_000;
 
 /// The options of a bulk build.
 #[derive(Clone, Debug)]
@@ -183,9 +187,7 @@ impl SearchPlan {
     /// The same plan with another beam width, if one is given.
     #[must_use]
     pub fn with_beam_width(mut self, beam_width: Option<usize>) -> Self {
-        if let (Some(options), Some(beam_width)) = (&mut self.options, beam_width) {
-            options.beam_width = beam_width;
-        }
+        self.options = self.options.map(|options| options.with_beam_width(beam_width));
         self
     }
 }
@@ -197,6 +199,13 @@ impl From<SearchOptions> for SearchPlan {
 }
 
 impl SearchOptions {
+    /// The same options with another beam width, if one is given.
+    #[must_use]
+    pub fn with_beam_width(mut self, beam_width: Option<usize>) -> Self {
+        self.beam_width = beam_width.unwrap_or(self.beam_width);
+        self
+    }
+
     /// See [`Effort::Settings`].
     pub(crate) fn of_settings(search_list: Option<usize>, slack: Option<f32>) -> Self {
         let default = Self::default();

@@ -1,5 +1,6 @@
 //! Whole operations on an index file. Each is one transaction: all of it takes place, or nothing.
-//! Further work, such as vacuum, follows in transactions of its own.
+//! Further work, such as vacuum or a calibration, follows in transactions of its own. If that fails
+//! or is stopped, the operation has succeeded all the same.
 
 use std::path::Path;
 
@@ -101,14 +102,22 @@ pub fn add_with_columns<I: RowId>(
 }
 
 /// Gives rows other values in some columns; returns how many changed. See
-/// [`update_columns`](pagehop_engine::Change::update_columns).
+/// [`update_columns`](pagehop_engine::Change::update_columns). Each of these rows leaves a dead one
+/// behind, whose space may then be freed as after [`delete`].
 ///
 /// # Errors
 ///
 /// Those of [`IndexFile::begin`], of [`update_columns`](pagehop_engine::Change::update_columns) and
 /// of [`commit`](crate::Transaction::commit). Nothing has changed then.
-pub fn update_columns<I: RowId>(index: &Index<IndexFile>, ids: &[I], columns: &ColumnRows) -> Result<u64, Error> {
-    within(index, |change| change.update_columns(ids, columns))
+pub fn update_columns<I: RowId>(
+    index: &Index<IndexFile>,
+    ids: &[I],
+    columns: &ColumnRows,
+    progress: OnProgress<'_>,
+) -> Result<u64, Error> {
+    let changed = within(index, |change| change.update_columns(ids, columns))?;
+    vacuum::after(index, changed, progress);
+    Ok(changed)
 }
 
 /// Deletes rows; ids that the index does not have are reported. With a `mark` as in [`AddOptions`].
@@ -148,11 +157,15 @@ pub fn pop<I: RowId>(index: &Index<IndexFile>, ids: &[I], progress: OnProgress<'
     Ok(vectors)
 }
 
-/// Trains the model again, with the rows that the index has, builds the graph again, and calibrates
-/// it as at the end of a build; a calibration by a user's queries stays. For an index whose rows
-/// have become unlike those that trained it: a model is trained again by itself only while the
-/// index is small. Readers go on at the same time. The space of the old graph becomes free in later
-/// calls.
+/// Trains the model again, with the rows that the index has, and builds the graph again. For an
+/// index whose rows have become unlike those that trained it: a model is trained again by itself
+/// only while the index is small. Readers go on at the same time. The space of the old graph
+/// becomes free in later calls.
+///
+/// Unless it was calibrated by a user's queries, the index is then calibrated as at the end of a
+/// build. That is a transaction of its own. A failure there is ignored, and so is a stop by
+/// `progress`: the new graph is already committed, and the settings of the last calibration, if
+/// there was one, stay.
 ///
 /// It costs as much as a build, and holds the new pages in memory
 /// ([`OpenOptions::transaction_bytes`]). [`compact`](crate::compact) trains, too, in a file of its
@@ -161,15 +174,16 @@ pub fn pop<I: RowId>(index: &Index<IndexFile>, ids: &[I], progress: OnProgress<'
 /// # Errors
 ///
 /// Those of [`IndexFile::begin`], of [`train`](pagehop_engine::Change::train) and of
-/// [`commit`](crate::Transaction::commit): nothing has changed then. [`Error::Argument`] for an
-/// index without rows.
+/// [`commit`](crate::Transaction::commit), and [`Error::Argument`] for an index without rows.
+/// Nothing has changed then.
 pub fn retrain(index: &Index<IndexFile>, progress: OnProgress<'_>) -> Result<(), Error> {
     if index.info()?.rows == 0 {
         return Err(Error::argument(format!("{} has no rows to train with", index.pages().path().display())));
     }
     within(index, |change| change.train(progress))?;
-    if index.calibration()?.is_none_or(|known| !known.by_queries) {
-        calibrate(index, None, 0, progress)?;
+    if index.calibration().is_ok_and(|known| known.is_none_or(|known| !known.by_queries)) {
+        // The new graph is committed already.
+        let _ = calibrate(index, None, 0, progress);
     }
     Ok(())
 }

@@ -29,9 +29,10 @@ pub struct OpenOptions {
     pub log_bytes: u64,
     /// Most bytes of changed pages that one transaction holds in memory.
     pub transaction_bytes: u64,
-    /// Dead rows, as a share of the rows, from which on a call that deletes or replaces rows also
-    /// frees the space of dead ones, after its own change: up to about as many as it wrote, and no
-    /// more than some thousands. With `None`, only [`vacuum`](crate::vacuum()) does so.
+    /// Dead rows, as a share of the rows, from which on a call that deletes, replaces or updates
+    /// rows also frees the space of dead ones, after its own change: up to about as many as it
+    /// wrote, and no more than some thousands. With `None`, only [`vacuum`](crate::vacuum()) does
+    /// so.
     pub auto_vacuum: Option<f32>,
 }
 

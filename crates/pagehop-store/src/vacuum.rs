@@ -1,7 +1,7 @@
 //! Vacuum: the space of deleted and replaced rows becomes free for the rows to come.
 //!
-//! It also runs by itself: a call that deletes or replaces rows goes on to free the space of
-//! earlier ones, once these are too large a share of the index. The work of such a call is in
+//! It also runs by itself: a call that deletes, replaces or updates rows goes on to free the space
+//! of earlier ones, once these are too large a share of the index. The work of such a call is in
 //! proportion to the rows that it wrote. So a program that deletes half of an index at once does
 //! not wait for minutes: the rest of the work is left to later calls, or to [`vacuum`].
 
@@ -22,8 +22,8 @@ const MOST_TRANSACTIONS: u64 = 16;
 /// Steps for a dead row: it leaves the graph, and later its slot becomes free.
 const STEPS_OF_ROW: u64 = 2;
 
-/// Vacuums after a call that deleted or replaced `killed` rows. A failure is ignored, and so is a
-/// stop by `progress`: the call's own change is committed.
+/// Vacuums after a call that deleted, replaced or updated `killed` rows. A failure is ignored, and
+/// so is a stop by `progress`: the call's own change is committed.
 pub(crate) fn after(index: &Index<IndexFile>, killed: u64, progress: OnProgress<'_>) {
     if killed > 0 {
         let _ = vacuum_some(index, killed, progress);

@@ -6,7 +6,7 @@ mod support;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use pagehop_engine::{CreateOptions, Index, Progress, SearchOptions};
+use pagehop_engine::{Column, ColumnKind, ColumnRows, CreateOptions, Index, Progress, SearchOptions, Value};
 use pagehop_store::{AddOptions, IndexFile, OpenOptions};
 use support::{Random, Scratch};
 
@@ -61,6 +61,49 @@ fn dead_rows_stay_a_share() {
     // the next.
     assert!((WORTH..ROWS / 10 + 3 * WORTH).contains(&most), "up to {most} of {ROWS} rows were dead");
     assert!(dead(&index) < rows / 10 + 3 * WORTH, "{} of {rows} rows are dead", dead(&index));
+    index.check(&mut go_on).unwrap();
+}
+
+#[test]
+fn updates_of_columns_and_payloads_free_the_old_places() {
+    let scratch = Scratch::new("auto-vacuum-updates");
+    let path = scratch.path("items");
+    let columns = vec![Column { name: "n".into(), kind: ColumnKind::Int }];
+    let options = CreateOptions { columns: columns.clone(), payload: true, ..CreateOptions::default() };
+    pagehop_store::create(&path, DIM, &options, false).unwrap();
+    let index = opened(&path, Some(0.1));
+    let ids: Vec<u64> = (0..ROWS).collect();
+    pagehop_store::add(&index, &ids, &vectors(ids.len(), 3), AddOptions::default(), &mut go_on).unwrap();
+    let (mut most, mut phases, mut pages) = (0, 0, 0);
+    for round in 0..150u64 {
+        let ids: Vec<u64> = (0..100).map(|i| (round * 100 + i) % ROWS).collect();
+        let given = match round % 2 {
+            0 => {
+                let mut given = ColumnRows::new(columns.clone()).unwrap();
+                ids.iter().for_each(|_| given.push(&[Value::Int((round % 7) as i64)]).unwrap());
+                given
+            }
+            _ => ColumnRows::default().with_payloads(vec![Some(vec![round as u8; 50]); ids.len()]),
+        };
+        let changed = pagehop_store::update_columns(&index, &ids, &given, &mut |progress| {
+            phases += u32::from(progress.phase == "vacuum");
+            ControlFlow::Continue(())
+        });
+        assert_eq!(changed.unwrap(), 100);
+        most = most.max(dead(&index));
+        if round == 59 {
+            pages = index.info().unwrap().pages;
+        }
+    }
+    assert!(phases > 0);
+    assert!((WORTH..ROWS / 10 + 3 * WORTH).contains(&most), "up to {most} of {ROWS} rows were dead");
+    let after = index.info().unwrap().pages;
+    assert!(after <= pages + pages / 20, "{pages} pages after each row changed twice, {after} after five times");
+    // A stop takes back the slice, and not the update.
+    let payload = vec![Some(b"stopped".to_vec())];
+    let given = ColumnRows::default().with_payloads(payload.clone());
+    let changed = pagehop_store::update_columns(&index, &[7], &given, &mut |_| ControlFlow::Break(()));
+    assert_eq!((changed.unwrap(), index.payloads(&[7]).unwrap()), (1, payload));
     index.check(&mut go_on).unwrap();
 }
 

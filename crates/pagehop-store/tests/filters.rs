@@ -106,12 +106,13 @@ fn change(index: &Index<IndexFile>, round: u64) {
     // Other values in a column that no filter names, and other vectors.
     let (updated, replaced): (Vec<u64>, Vec<u64>) = REDRAWN.partition(|id| (id + round).is_multiple_of(2));
     let values: Vec<Vec<Value>> = updated.iter().map(|_| vec![Value::Int(random.below(100).into())]).collect();
-    update_columns(index, &updated, &packed(&["x"], &values)).unwrap();
+    let mut go_on = |_| ControlFlow::Continue(());
+    update_columns(index, &updated, &packed(&["x"], &values), &mut go_on).unwrap();
     let replaced: Vec<(u64, i64)> = replaced.into_iter().map(|id| (id, n_of(id))).collect();
     add_rows(index, &replaced, &mut random).unwrap();
     let ids: Vec<u64> = PAIRS.collect();
     let n = |id: &u64| vec![Value::Int(OF_PAIRS[(id + round) as usize % 2])];
-    update_columns(index, &ids, &packed(&["n"], &ids.iter().map(n).collect::<Vec<_>>())).unwrap();
+    update_columns(index, &ids, &packed(&["n"], &ids.iter().map(n).collect::<Vec<_>>()), &mut go_on).unwrap();
     exchange_twins(index, round, &mut random);
     if round.is_multiple_of(3) {
         vacuum(index, &mut |_| ControlFlow::Continue(())).unwrap();

@@ -114,7 +114,7 @@ fn delete_and_pop() {
 fn updates_of_columns_and_payloads() {
     let ids: Vec<u64> = (ROWS / 2..ROWS).collect();
     expect_errors_that_change_nothing(&|index| {
-        pagehop_store::update_columns(index, &ids, &given(&ids, &mut Random(3))).map(drop)
+        pagehop_store::update_columns(index, &ids, &given(&ids, &mut Random(3)), &mut go_on).map(drop)
     });
 }
 

@@ -130,8 +130,8 @@ fn an_unchanged_row_stays_and_another_payload_replaces_it() {
     assert_eq!(add(Some(&given(&other))), (0, 2, 1));
     assert_eq!(index.payloads(&[3, 1, 1]).unwrap(), [None, Some(b"uno".to_vec()), Some(b"uno".to_vec())]);
     let again = given(&[Some(vec![9; 20_000])]);
-    assert_eq!(pagehop_store::update_columns(&index, &[2], &again).unwrap(), 1);
-    assert_eq!(pagehop_store::update_columns(&index, &[2], &again).unwrap(), 0);
+    assert_eq!(pagehop_store::update_columns(&index, &[2], &again, &mut go_on).unwrap(), 1);
+    assert_eq!(pagehop_store::update_columns(&index, &[2], &again, &mut go_on).unwrap(), 0);
     assert_eq!(index.payloads(&[2]).unwrap(), [Some(vec![9; 20_000])]);
     // Rows that are added without payloads have none.
     assert_eq!(add(None), (0, 2, 1));

@@ -87,7 +87,7 @@ fn a_search_sees_the_tags_of_one_commit() {
     let (whole, none) = std::thread::scope(|scope| {
         let reader = scope.spawn(|| read(&path, &version, &is_done));
         for next in 1..=VERSIONS {
-            assert_eq!(pagehop_store::update_columns(&index, &ids, &tags(next)).unwrap(), ROWS);
+            assert_eq!(pagehop_store::update_columns(&index, &ids, &tags(next), &mut go_on).unwrap(), ROWS);
             version.store(next, Ordering::Release);
             pagehop_store::vacuum(&index, &mut go_on).unwrap();
         }
@@ -100,7 +100,7 @@ fn a_search_sees_the_tags_of_one_commit() {
     // Records of dead rows are freed and used again.
     let pages = index.info().unwrap().pages;
     for next in 0..10 {
-        pagehop_store::update_columns(&index, &ids, &tags(next)).unwrap();
+        pagehop_store::update_columns(&index, &ids, &tags(next), &mut go_on).unwrap();
         pagehop_store::vacuum(&index, &mut go_on).unwrap();
         pagehop_store::vacuum(&index, &mut go_on).unwrap();
     }

@@ -174,9 +174,9 @@ fn payloads_change_under_the_same_ids() {
     let ids = texts([3, 4, 5, 4].into_iter());
     let payloads = vec![Some(vec![7; 30_000]), None, Some(Vec::new()), Some(b"last".to_vec())];
     let given = ColumnRows::default().with_payloads(payloads.clone());
-    assert_eq!(pagehop_store::update_columns(&index, &ids, &given).unwrap(), 4);
+    assert_eq!(pagehop_store::update_columns(&index, &ids, &given, &mut go_on).unwrap(), 4);
     assert_eq!(
-        pagehop_store::update_columns(&index, &ids[2..], &ColumnRows::default()).err().map(|_| ()),
+        pagehop_store::update_columns(&index, &ids[2..], &ColumnRows::default(), &mut go_on).err().map(|_| ()),
         Some(())
     );
     ids.iter().zip(payloads).for_each(|(id, payload)| rows.get_mut(id).unwrap().1 = payload);
@@ -316,7 +316,12 @@ fn ids_of_the_other_kind_and_no_ids_are_refused_and_nothing_changes() {
         what(pagehop_store::add(&index, &[5], &row, AddOptions::default(), &mut go_on)),
         what(pagehop_store::delete(&index, &[5], None, &mut go_on)),
         what(pagehop_store::pop(&index, &[5], &mut go_on)),
-        what(pagehop_store::update_columns(&index, &[5], &ColumnRows::default().with_payloads(vec![None]))),
+        what(pagehop_store::update_columns(
+            &index,
+            &[5],
+            &ColumnRows::default().with_payloads(vec![None]),
+            &mut go_on,
+        )),
         what(index.vectors(&[5])),
         what(index.payloads(&[5])),
         what(index.contains(5)),

@@ -1,7 +1,5 @@
 //! One search, from an effort and a filter to rows.
 
-use std::ops::ControlFlow;
-
 use pagehop_engine::{Effort, Error, Filter, Index, Pages, SearchResult};
 
 /// Finds the `k` rows nearest to `query`, nearest first, ties in order of id; fewer only if there
@@ -9,7 +7,7 @@ use pagehop_engine::{Effort, Error, Filter, Index, Pages, SearchResult};
 ///
 /// It plans the effort and the filter each time. For many searches, plan once
 /// ([`Index::options`], [`Index::plan_filter`]) and use [`Index::search_batch`] or
-/// [`Index::searcher`].
+/// [`Searcher::answer`](pagehop_engine::Searcher::answer).
 ///
 /// # Errors
 ///
@@ -21,19 +19,8 @@ pub fn search<P: Pages>(
     effort: &Effort,
     filter: Option<&Filter>,
 ) -> Result<SearchResult, Error> {
-    let options = index.options(k, effort)?.options;
-    if let Some(filter) = filter {
-        let plan = index.plan_filter(filter)?;
-        return index.searcher().search_filtered(query, k, options.as_ref(), &plan);
-    }
-    if let Some(options) = options {
-        return index.search(query, k, &options);
-    }
-    let mut quiet = |_| ControlFlow::Continue(());
-    let mut found = index.search_exactly(query, k, 1, &mut quiet)?;
-    match found.len() {
-        1 => Ok(found.remove(0)),
-        // It takes several queries, one after the other; none is a vector without components.
-        count => Err(Error::argument(format!("the query has the components of {count} vectors, it must be one"))),
-    }
+    let mut searcher = index.searcher();
+    let plan = searcher.options(k, effort)?;
+    let filter = filter.map(|filter| searcher.plan_filter(filter)).transpose()?;
+    searcher.answer(query, k, &plan, filter.as_ref())
 }

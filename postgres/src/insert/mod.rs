@@ -1,8 +1,9 @@
 //! `aminsert` and `aminsertcleanup`: the rows of a statement wait and are added many at a time.
 //!
-//! A young index takes the first rows of a COPY in one training instead of five, and in any index
-//! eight rows share a turn at the lock of the index. A row must be in the index before a snapshot
-//! can show it. So the rows that wait are added
+//! A young index takes the first rows of a COPY in one training, where rows one by one train it at
+//! 8, 64 and 512 rows (`docs/postgres.md`, *Training*). In any index eight rows share a turn at the
+//! lock of the index. A row must be in the index before a snapshot can show it. So the rows that
+//! wait are added
 //!
 //! - when the statement is done with the index (`aminsertcleanup`), or enough of them wait,
 //! - before this session starts another statement, such as one of a trigger, or goes on with one

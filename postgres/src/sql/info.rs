@@ -1,6 +1,6 @@
 //! `pagehop_info`: size and state of an index, from its meta page.
 
-use pagehop_engine::{Audit, Effort, Error, Metric, Pages};
+use pagehop_engine::{Audit, Effort, Error, Pages};
 use pgrx::pg_sys;
 
 use super::datum::{bigint, integer, real, row, text};
@@ -39,38 +39,33 @@ fn describe(target: &Target) -> Result<[Option<pg_sys::Datum>; COLUMNS], Error> 
     let open = unsafe { open_indexes::open(target.index())? };
     let info = open.info()?;
     let pages = open.pages().page_count();
-    let metric = match info.metric {
-        Metric::L2 => "l2",
-        Metric::InnerProduct => "ip",
-        Metric::Cosine => "cosine",
-    };
     let known = info.calibration;
     let wants_training = open.wants_training()?;
     let stored = [
         integer(info.format_version as usize),
-        text(metric),
+        text(info.metric.name()),
         integer(info.dim),
         bigint(info.rows),
-        bigint(info.dead_rows),
-        bigint(info.free_slots),
         bigint(pages.into()),
         bigint(u64::from(pages) * u64::from(pg_sys::BLCKSZ)),
         integer(info.max_degree),
         integer(info.nodes_per_page),
         integer(info.edge_bits),
+        bigint(info.dead_rows),
+        bigint(info.free_slots),
         bigint(info.trained_rows),
         bigint(info.added_rows),
         bigint(info.deleted_rows),
     ];
     let mut values = [None; COLUMNS];
     values.iter_mut().zip(stored).for_each(|(value, stored)| *value = Some(stored));
-    values[14] = known.map(|known| bigint(known.rows));
-    values[15] = known.map(|known| bigint(known.changes));
-    values[16] = known.map(|known| text(if known.by_queries { "queries" } else { "rows" }));
     // SAFETY: the target keeps the index open.
     let of_index = unsafe { parameters::recall(target.index()) };
     let default_recall = of_index.or(info.default_recall);
-    values[17] = default_recall.map(real);
+    values[14] = default_recall.map(real);
+    values[15] = known.map(|known| bigint(known.rows));
+    values[16] = known.map(|known| pg_sys::Datum::from(known.by_queries));
+    values[17] = known.map(|known| bigint(known.changes));
     if let Some((audit, since)) = info.audit.zip(info.audited) {
         let Audit { k, recall, half_interval, target, .. } = audit;
         values[18] = Some(integer(k));

@@ -1,7 +1,7 @@
 //! Recall on demand: `pagehop_calibrate` measures what each recall takes, `pagehop_recall` measures
 //! the recall of this session's searches. The queries are rows of the index, or real ones.
 
-use pagehop_engine::{CALIBRATED_ROWS_MIN, Calibration, Error, Info, Measured, RECALLS, RecallReport};
+use pagehop_engine::{CALIBRATED_ROWS_MIN, Calibration, Error, Info, Measured, RECALLS, RecallReport, SAMPLES_MAX};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
@@ -148,6 +148,9 @@ unsafe fn recall(call: pg_sys::FunctionCallInfo, samples: usize, given: Option<A
 
 /// Measures the recall, stores it if that is allowed, and warns if the recall misses its target.
 fn measure(target: &Target, k: usize, samples: usize, queries: &Queries) -> Result<RecallReport, Error> {
+    if samples > SAMPLES_MAX {
+        return Err(Error::argument(format!("samples is {samples}, it must be between 1 and {SAMPLES_MAX}")));
+    }
     let index = target.index();
     // SAFETY: the target keeps the index open, which is of this access method.
     let (dim, kind) = unsafe { (open_indexes::open(index)?.info()?.dim, Kind::of(index)) };
@@ -166,7 +169,8 @@ fn warn(target: &Target, info: &Info, report: &RecallReport, by_queries: bool) {
     let name = target.name();
     let with =
         if by_queries { " Pass queries like these as its second argument to calibrate by them." } else { "" };
-    let hint = format!("SELECT pagehop_calibrate('{name}') measures again what each recall takes.{with}");
+    let hint =
+        format!("SELECT pagehop_calibrate({}) measures again what each recall takes.{with}", target.regclass());
     let RecallReport { recall, half_interval, .. } = report;
     if report.misses(asked.recall) {
         let what = format!("searches of index \"{name}\" with {asked} find {recall:.4} +- {half_interval:.4}");

@@ -59,6 +59,12 @@ impl Target {
         unsafe { errors::name(self.index) }
     }
 
+    /// The same as a literal of SQL.
+    pub(super) fn regclass(&self) -> String {
+        // SAFETY: the index is open.
+        unsafe { errors::regclass(self.index) }
+    }
+
     /// Refuses an index that has no pages of this access method to read.
     fn refuse_others(&self) {
         let name = self.name();
@@ -72,7 +78,8 @@ impl Target {
         if class.relkind as u8 == pg_sys::RELKIND_PARTITIONED_INDEX {
             let what = format!("index \"{name}\" is partitioned: it has no pages of its own");
             let hint = format!(
-                "Name an index of a partition: SELECT relid FROM pg_partition_tree('{name}') WHERE isleaf; lists them."
+                "Name an index of a partition: SELECT relid FROM pg_partition_tree({}) WHERE isleaf; lists them.",
+                self.regclass()
             );
             errors::report(PgSqlErrorCode::ERRCODE_WRONG_OBJECT_TYPE, what, Some(hint));
         }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::arguments::{BATCH_ROWS, parse_batch};
 use crate::errors::Error;
 use crate::formats::{IdList, check_ids_file, read_ids};
-use crate::index_file::{self, WriteOptions};
+use crate::index_file::{self, ChangeOptions};
 use crate::interrupt;
 use crate::output::{Reporting, grouped, say};
 use crate::progress::ProgressLine;
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ROWS", default_value_t = BATCH_ROWS, value_parser = parse_batch)]
     batch: usize,
     #[command(flatten)]
-    writing: WriteOptions,
+    changing: ChangeOptions,
     #[command(flatten)]
     reporting: Reporting,
 }
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     interrupt::listen()?;
     let began = Instant::now();
     check_ids_file(&args.ids)?;
-    let index = args.writing.open(&args.index)?;
+    let index = args.changing.open(&args.index)?;
     match read_ids(&args.ids, index_file::info(&args.index, &index)?.id_kind)? {
         IdList::Int(ids) => delete_all(args, index, ids, began),
         IdList::Text(ids) => delete_all(args, index, ids, began),

@@ -13,10 +13,13 @@ use crate::progress::ProgressLine;
 
 /// Train the model of an index again with its rows, and build its graph again.
 ///
-/// For an index whose rows have become unlike those that it was trained with. It is calibrated
-/// again, unless it was calibrated with real queries. It takes as long as a build, and the pages of
-/// the new graph are in memory until it is done; `pagehop compact` does the same in a new file.
-/// Searches continue. If it is stopped or fails, the index is as it was.
+/// For an index whose rows have become unlike those that it was trained with. It takes as long as a
+/// build, and the pages of the new graph are in memory until it is done; `pagehop compact` does the
+/// same in a new file. Searches continue. If the training is stopped or fails, the index is as it
+/// was.
+///
+/// Then the index is calibrated again, unless it was calibrated with real queries. If that is
+/// stopped or fails, the index is trained, and `pagehop calibrate` measures its settings again.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The index.
@@ -42,12 +45,20 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let mut line = ProgressLine::new(args.reporting.quiet);
     let done = pagehop_store::retrain(&index, &mut |progress| line.update(progress));
     drop(line);
-    let rows = index_file::info(&args.index, &index)?.rows;
+    let info = index_file::info(&args.index, &index)?;
+    let rows = info.rows;
     // The index is closed also after a failure: what was committed before is written into the index
     // file.
     let closed = index_file::close(&args.index, index);
     done.map_err(|error| Error::about(&args.index, &error))?;
     closed?;
+    if interrupt::poll().is_break() && info.calibration.is_none_or(|known| !known.by_queries) {
+        let name = args.index.display();
+        return Err(Error::Interrupted.and(&format!(
+            "{name} is trained with {} rows; `pagehop calibrate {name}` measures its settings again",
+            grouped(rows)
+        )));
+    }
     let report = Report { index: &args.index, rows, seconds: began.elapsed().as_secs_f64() };
     if !args.reporting.quiet {
         let (name, rows) = (args.index.display(), grouped(rows));

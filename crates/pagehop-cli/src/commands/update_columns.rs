@@ -10,14 +10,15 @@ use serde::Serialize;
 use crate::arguments::{BATCH_ROWS, parse_batch};
 use crate::errors::Error;
 use crate::formats::{IdList, check_ids_file, read_columns, read_ids};
-use crate::index_file::{self, WriteOptions};
+use crate::index_file::{self, ChangeOptions};
 use crate::interrupt;
 use crate::output::{Reporting, grouped, say};
 use crate::progress::ProgressLine;
 
 /// Give rows other values in some columns. Their vectors and other values stay.
 ///
-/// An id that is not in the index is an error. `pagehop vacuum` frees the space of the old values.
+/// An id that is not in the index is an error. Each row gets a new place; --auto-vacuum says when
+/// the old ones become free.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The index.
@@ -30,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ROWS", default_value_t = BATCH_ROWS, value_parser = parse_batch)]
     batch: usize,
     #[command(flatten)]
-    writing: WriteOptions,
+    changing: ChangeOptions,
     #[command(flatten)]
     reporting: Reporting,
 }
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     interrupt::listen()?;
     let began = Instant::now();
     check_ids_file(&args.ids)?;
-    let index = args.writing.open(&args.index)?;
+    let index = args.changing.open(&args.index)?;
     let about = index_file::info(&args.index, &index)?;
     match read_ids(&args.ids, about.id_kind)? {
         IdList::Int(ids) => update_all(args, index, &ids, &about.columns, began),
@@ -101,7 +102,7 @@ fn update<I: RowId>(
             return Err(Error::Interrupted);
         }
         let rows = columns.part(*done..*done + batch.len());
-        let part = pagehop_store::update_columns(index, batch, &rows);
+        let part = pagehop_store::update_columns(index, batch, &rows, &mut |progress| line.update(progress));
         *changed += part.map_err(|error| Error::about(&args.index, &error))?;
         *done += batch.len();
     }

@@ -56,7 +56,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
                 grouped(freed),
                 grouped(before)
             );
-            return Err(if freed == 0 { error } else { error.and(&more) });
+            let is_begun = freed > 0 || matches!(error, Error::Interrupted);
+            return Err(if is_begun { error.and(&more) } else { error });
         }
     };
     index_file::close(&args.index, index)?;

@@ -2,12 +2,10 @@
 
 use std::path::Path;
 
-use pagehop_engine::Error;
+use pagehop_engine::{DIM_MAX, Error};
 
 use super::Element;
 
-/// Most components a vector may have.
-const DIM_MAX: u64 = 4096;
 /// Most ids in a row; this bounds the memory for one row.
 const IDS_PER_ROW_MAX: u64 = 1 << 20;
 
@@ -80,7 +78,7 @@ impl Layout {
             );
         }
         self.check_rows(path)?;
-        if !(1..=DIM_MAX).contains(&self.width) {
+        if !(1..=DIM_MAX as u64).contains(&self.width) {
             let width = self.width;
             return refuse(path, format!("its vectors have {width} dimensions; 1 to {DIM_MAX} are accepted"));
         }

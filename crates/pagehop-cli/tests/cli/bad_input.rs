@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::support::{Folder, Run, json_lines, unchanged, vectors};
+use crate::support::{Folder, Run, ibin, json_lines, nearest, unchanged, vectors};
 
 #[test]
 fn invalid_vectors_are_named() {
@@ -65,6 +65,20 @@ fn a_k_above_the_rows_finds_all_rows() {
     let mut ids: Vec<u64> = found.lines().map(|line| line.split('\t').nth(1).unwrap().parse().unwrap()).collect();
     ids.sort_unstable();
     assert!(ids.into_iter().eq(0..30), "{found}");
+
+    // It is planned and answered as in Python: for k rows, of which there are 30.
+    let line = "search items.pagehop queries.fbin -k 40 -o found.npy --json";
+    let summary = &json_lines(&folder.run(line).ok())[0]["summary"];
+    assert_eq!((&summary["k"], &summary["hits"]), (&40.into(), &30.into()));
+    let ids = fs::read(folder.path("found.npy")).unwrap().split_off(128);
+    let ids = ids.as_chunks().0.iter().map(|&id| i64::from_le_bytes(id));
+    assert_eq!(ids.skip(30).collect::<Vec<_>>(), [-1; 10]);
+    let summary = folder.run("search items.pagehop queries.fbin -k 40 --truth found.npy --json").ok();
+    assert_eq!(json_lines(&summary).last().unwrap()["summary"]["recall"], 1.0);
+    let all: Vec<u64> = nearest(&items, &items[0], 30);
+    folder.write("truth.ibin", ibin(&[all]));
+    let summary = folder.run("search items.pagehop queries.fbin -k 40 --truth truth.ibin --json").ok();
+    assert_eq!(json_lines(&summary).last().unwrap()["summary"]["recall"], 1.0);
 }
 
 #[test]

@@ -17,13 +17,11 @@ use crate::quantize::estimate::CENTROIDS_MAX;
 use crate::quantize::own;
 use crate::quantize::prepare::inner_dim;
 use crate::reports::Audit;
-use crate::{Error, IdKind, Metric, Vectors};
+use crate::{DIM_MAX, Error, IdKind, Metric, Vectors};
 
 /// Version of the format that this build reads and writes: `docs/format.md`. A number is never used
-/// for another format; 1 to 6 were before the first release.
+/// for another format.
 pub(crate) const FORMAT_VERSION: u32 = 14;
-/// Most dimensions a user's vector may have.
-pub(crate) const DIM_MAX: usize = 4096;
 /// Bytes of the meta page's body that are in use.
 const META_BYTES: usize = 240;
 /// Where the number of the last commit is.

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::arguments::{BATCH_ROWS, parse_batch, parse_threads};
 use crate::errors::Error;
 use crate::formats::{Chunk, Vectors, read_columns, read_payloads};
-use crate::index_file::{self, WriteOptions};
+use crate::index_file::{self, ChangeOptions};
 use crate::interrupt;
 use crate::output::{Reporting, grouped, say};
 use crate::progress::ProgressLine;
@@ -56,7 +56,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_threads)]
     threads: usize,
     #[command(flatten)]
-    writing: WriteOptions,
+    changing: ChangeOptions,
     #[command(flatten)]
     reporting: Reporting,
 }
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     interrupt::listen()?;
     let began = Instant::now();
     let mut vectors = Vectors::open(&args.vectors)?;
-    let index = args.writing.open(&args.index)?;
+    let index = args.changing.open(&args.index)?;
     let about = index_file::info(&args.index, &index)?;
     check_dim((&args.index, about.dim), (&args.vectors, vectors.dim()))?;
     args.ids.iter().try_for_each(|ids| vectors.open_ids(ids, about.id_kind))?;

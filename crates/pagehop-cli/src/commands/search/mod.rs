@@ -85,9 +85,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     }
     let mut queries = Vectors::open(&args.queries)?;
     check_dim((&args.index, about.dim), (&args.queries, queries.dim()))?;
-    // An index with fewer than k rows returns all its rows.
-    let k = usize::try_from(about.rows).map_or(args.k, |rows| args.k.min(rows)).max(1);
-    let truth = args.truth.as_deref().map(|truth| Truth::open(truth, queries.rows(), k)).transpose()?;
+    let k = args.k;
+    // An index of fewer than k rows has no more true neighbors than rows.
+    let neighbors = usize::try_from(about.rows).map_or(k, |rows| k.min(rows)).max(1);
+    let truth = args.truth.as_deref().map(|truth| Truth::open(truth, queries.rows(), neighbors)).transpose()?;
     let mut ids_file = args.output.as_deref().map(|path| IdsFile::create(path, k)).transpose()?;
 
     let plan = args.effort.plan(&index, &args.index, k)?.with_beam_width(args.beam_width);

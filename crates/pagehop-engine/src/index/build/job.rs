@@ -1,10 +1,9 @@
 //! What every phase of a build needs: its options, the layout of nodes, threads and progress.
 
 use crate::page::layout::NodeLayout;
-use crate::page::meta::DIM_MAX;
 use crate::progress::report;
 use crate::quantize::prepare::inner_dim;
-use crate::{BuildOptions, Error, OnProgress, threads};
+use crate::{BuildOptions, DIM_MAX, Error, OnProgress, threads};
 
 /// A build in progress.
 pub(super) struct Job<'a> {

@@ -55,8 +55,7 @@ impl<P: Pages> Index<P> {
     /// [`Change::set_calibration`](crate::Change::set_calibration) stores the result. `None` if the
     /// index has fewer than [`CALIBRATED_ROWS_MIN`] rows.
     ///
-    /// Reads every page once; `threads` of 0 means one per core. Takes about a tenth of the time of
-    /// a build on one thread.
+    /// Reads every page once; `threads` of 0 means one per core.
     ///
     /// # Errors
     ///

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::index::open::Index;
+use crate::index::search::answer::Way;
 use crate::index::search::filter_plan::FilterPlan;
 use crate::index::search::together::{Query, Together};
 use crate::index::search::visit::Probe;
@@ -50,8 +51,8 @@ impl<P: Pages> Index<P> {
     ) -> Result<(), (usize, Error)> {
         let dim = self.newest().known().meta.dim;
         assert_eq!(batch.queries.len(), results.len() * dim, "there is one place per query");
-        let options = batch.plan.options.as_ref();
-        if options.is_none() && batch.filter.is_none() {
+        let way = Way::of(batch.plan, batch.filter);
+        if matches!(way, Way::Scan) {
             let answers = self.search_exactly(batch.queries, batch.k, batch.threads, progress);
             let answers =
                 answers.map_err(|error| (first_unplaced(&self.newest().known(), batch.queries, dim), error))?;
@@ -72,11 +73,10 @@ impl<P: Pages> Index<P> {
                     Error::Interrupted
                 })
             };
-            let (Some(options), None) = (options, batch.filter) else {
+            let Way::Walk(options) = way else {
                 let mut searcher = self.searcher();
                 while let Some((at, (query, place))) = next() {
-                    let filter = batch.filter.expect("exact searches without a filter were answered above");
-                    answered(at, place, searcher.search_filtered(query, batch.k, options, filter))?;
+                    answered(at, place, searcher.answer(query, batch.k, batch.plan, batch.filter))?;
                 }
                 return Ok(());
             };

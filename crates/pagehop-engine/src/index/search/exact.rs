@@ -18,7 +18,7 @@ use crate::index::open::Index;
 use crate::index::search::nearest::NearRow;
 use crate::index::search::rerank;
 use crate::index::search::visit::Probe;
-use crate::index::state::State;
+use crate::index::state::{Newest, State};
 use crate::page::node::NodeRef;
 use crate::page::{PageId, Pages, Reader, read_ahead};
 use crate::quantize::codes::Codes;
@@ -407,16 +407,28 @@ impl<P: Pages> Index<P> {
         threads: usize,
         progress: OnProgress<'_>,
     ) -> Result<Vec<SearchResult>, Error> {
-        SearchOptions::default().validate(k)?;
-        let mut reader = self.pages().reader();
-        let state = self.newest().renew(&mut reader)?;
-        let mut results = Vec::new();
-        for some in queries.chunks(EXACT_QUERIES * state.meta.dim) {
-            results.extend(search_some_exactly(self.pages(), &state, &mut reader, some, k, threads, progress)?);
-        }
-        reader.pause();
-        Ok(results)
+        search_exactly(self.pages(), self.newest(), queries, k, threads, progress)
     }
+}
+
+/// [`Index::search_exactly`].
+pub(super) fn search_exactly<P: Pages>(
+    pages: &P,
+    newest: &Newest,
+    queries: &[f32],
+    k: usize,
+    threads: usize,
+    progress: OnProgress<'_>,
+) -> Result<Vec<SearchResult>, Error> {
+    SearchOptions::default().validate(k)?;
+    let mut reader = pages.reader();
+    let state = newest.renew(&mut reader)?;
+    let mut results = Vec::new();
+    for some in queries.chunks(EXACT_QUERIES * state.meta.dim) {
+        results.extend(search_some_exactly(pages, &state, &mut reader, some, k, threads, progress)?);
+    }
+    reader.pause();
+    Ok(results)
 }
 
 /// The answers to as many queries as are searched for in one scan.

@@ -9,7 +9,7 @@
 //! | `plan.rs`, `filter_plan.rs` | the options for an effort; walk or postings for a filter |
 //! | `walls.rs`, `gather.rs`, `tags.rs` | searches by postings: which leaves are near; candidates from leaves; tests of tags |
 //! | `rerank.rs`, `running.rs`, `searcher.rs` | exact distances of the last candidates; one search; searches of one thread |
-//! | `filtered.rs` | searches with a filter |
+//! | `filtered.rs`, `answer.rs` | searches with a filter; which kind of search answers a query |
 //! | `together.rs`, `batch.rs` | several searches at once on a thread; many queries on several threads |
 //! | `cursor.rs`, `cursor_parts.rs` | a cursor; the state that its phases share |
 //! | `second_phase.rs`, `cursor_second.rs` | the phase after the walk; a hop of it |
@@ -18,6 +18,7 @@
 //! | `exact.rs` | exact answers, by a scan of every row |
 
 pub(crate) mod absent;
+mod answer;
 pub(crate) mod batch;
 pub(crate) mod bound;
 pub(crate) mod cursor;

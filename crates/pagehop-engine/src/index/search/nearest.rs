@@ -10,8 +10,9 @@ use crate::quantize::prepare::ToDistance;
 /// The rows of the `k` nearest visited nodes, nearest first; equal distances are in order of row
 /// id.
 ///
-/// Rows with the same vector share a node, and count as one when the search decides whether to
-/// stop: a second version of a row says nothing about rows that are farther away.
+/// Where a host owns the rows, those with the same vector may share a node: these count as one when
+/// the search decides whether to stop, since a second version of a row says nothing about rows that
+/// are farther away. Elsewhere each row has a node.
 #[derive(Debug, Default)]
 pub(crate) struct Nearest {
     k: usize,
