@@ -62,7 +62,7 @@ pub(crate) unsafe extern "C-unwind" fn amcostestimate(
         let hops =
             (HOPS_AT_LEAST + HOPS_PER_DOUBLING * rows.log2()).max(options::search_list().unwrap_or(0) as f64);
         // Ranges of values are costed as single values.
-        let leaves = FilterPlan::leaves_read(share * rows / POSTINGS_PER_LEAF);
+        let leaves = FilterPlan::leaves_read(share * rows / POSTINGS_PER_LEAF, 1.0);
         let walk = FilterPlan::walk_pages(hops, share.max(1.0 / rows));
         let nodes = FilterPlan::node_pages(ROWS).max(hops).min(share * rows);
         let by_postings = !(*path).indexclauses.is_null() && leaves + nodes < walk;
