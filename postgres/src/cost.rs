@@ -8,6 +8,7 @@ use pgrx::prelude::*;
 
 use crate::lists::elements;
 use crate::options;
+use crate::rows::opclass::{STRATEGY_CONTAINS, STRATEGY_EQUAL, STRATEGY_OVERLAPS};
 
 /// Hops to find the ten nearest of a handful of rows, and more hops each time their number doubles;
 /// both from the counters of searches with the default options.
@@ -43,9 +44,12 @@ pub(crate) unsafe extern "C-unwind" fn amcostestimate(
     unsafe {
         let info = (*path).indexinfo;
         let (rows, pages) = ((*info).tuples.max(1.0), f64::from((*info).pages).max(1.0));
-        // The order of a scan has nothing to do with the table's.
-        let share = share(root, path);
-        *selectivity = share;
+        // The order of a scan has nothing to do with the table's. The rows of a partial index are
+        // a share of the table's, and those that a scan returns are a share of the index's.
+        let of_index = share_of_table(root, info, std::ptr::null_mut());
+        let of_quals = |quals| (share_of_table(root, info, quals) / of_index.max(f64::MIN_POSITIVE)).min(1.0);
+        let share = of_quals(pg_sys::get_quals_from_indexclauses((*path).indexclauses));
+        *selectivity = share * of_index;
         *correlation = 0.0;
         *index_pages = pages;
         if (*path).indexorderbys.is_null() || options::is_exact() || asks_for_no_vector(path) {
@@ -61,11 +65,16 @@ pub(crate) unsafe extern "C-unwind" fn amcostestimate(
         pg_sys::get_tablespace_page_costs((*info).reltablespace, &raw mut random_page_cost, std::ptr::null_mut());
         let hops =
             (HOPS_AT_LEAST + HOPS_PER_DOUBLING * rows.log2()).max(options::search_list().unwrap_or(0) as f64);
-        // Ranges of values are costed as single values.
-        let leaves = FilterPlan::leaves_read(share * rows / POSTINGS_PER_LEAF);
+        // The engine reads the postings of one column.
+        let leaves = (1..(*info).nkeycolumns).map(|column| {
+            let (quals, values) = on_column(root, path, column);
+            let leaves = |quals| FilterPlan::leaves_read(of_quals(quals) * rows / POSTINGS_PER_LEAF, values);
+            if quals.is_null() { f64::INFINITY } else { leaves(quals) }
+        });
+        let leaves = leaves.fold(f64::INFINITY, f64::min);
         let walk = FilterPlan::walk_pages(hops, share.max(1.0 / rows));
         let nodes = FilterPlan::node_pages(ROWS).max(hops).min(share * rows);
-        let by_postings = !(*path).indexclauses.is_null() && leaves + nodes < walk;
+        let by_postings = leaves + nodes < walk;
         let (leaves, hops) = if by_postings { (leaves, nodes) } else { (0.0, walk) };
         let hops = hops.min(rows);
         // Scans of one query share a cache: later ones find pages that earlier ones brought.
@@ -89,22 +98,77 @@ pub(crate) unsafe extern "C-unwind" fn amcostestimate(
 #[cfg(feature = "pg18")]
 const DISABLED: i32 = 1000;
 
-/// The share of rows that meet the conditions on filter columns.
+/// The share of the table's rows that are in the index, if it is partial, and meet `quals`.
 ///
 /// # Safety
 ///
 /// PostgreSQL's own planner nodes.
-unsafe fn share(root: *mut pg_sys::PlannerInfo, path: *mut pg_sys::IndexPath) -> f64 {
+unsafe fn share_of_table(
+    root: *mut pg_sys::PlannerInfo,
+    info: *mut pg_sys::IndexOptInfo,
+    quals: *mut pg_sys::List,
+) -> f64 {
     // SAFETY: the caller passes the planner's nodes.
     unsafe {
-        if (*path).indexclauses.is_null() {
-            return 1.0;
-        }
-        let info = (*path).indexinfo;
-        let quals = pg_sys::get_quals_from_indexclauses((*path).indexclauses);
-        let quals = pg_sys::add_predicate_to_index_quals(info, quals);
+        let both = pg_sys::add_predicate_to_index_quals(info, quals);
         let relation = (*(*info).rel).relid as i32;
-        pg_sys::clauselist_selectivity(root, quals, relation, pg_sys::JoinType::JOIN_INNER, std::ptr::null_mut())
+        pg_sys::clauselist_selectivity(root, both, relation, pg_sys::JoinType::JOIN_INNER, std::ptr::null_mut())
+    }
+}
+
+/// The conditions on a column of the index, and how many of its values meet them; infinite for
+/// ranges.
+///
+/// # Safety
+///
+/// PostgreSQL's own planner nodes, and a column of the index.
+unsafe fn on_column(
+    root: *mut pg_sys::PlannerInfo,
+    path: *mut pg_sys::IndexPath,
+    column: i32,
+) -> (*mut pg_sys::List, f64) {
+    let (mut quals, mut values) = (std::ptr::null_mut(), f64::INFINITY);
+    // SAFETY: the caller passes the planner's nodes: its clauses are of this type, and their
+    // conditions lists of expressions. An index has an operator family for each column.
+    unsafe {
+        let family = *(*(*path).indexinfo).opfamily.add(column as usize);
+        let clauses = elements::<pg_sys::IndexClause>((*path).indexclauses);
+        for clause in clauses.iter().filter(|clause| i32::from((***clause).indexcol) == column) {
+            for qual in elements::<pg_sys::RestrictInfo>((**clause).indexquals) {
+                quals = pg_sys::lappend(quals, qual.cast());
+                values = values.min(values_of(root, (**qual).clause, family));
+            }
+        }
+    }
+    (quals, values)
+}
+
+/// How many values of a column meet a condition.
+///
+/// # Safety
+///
+/// PostgreSQL's own planner nodes, of a condition that the operator family has.
+unsafe fn values_of(root: *mut pg_sys::PlannerInfo, clause: *mut pg_sys::Expr, family: pg_sys::Oid) -> f64 {
+    // SAFETY: the caller passes the planner's nodes, and a node is of the type that its tag says.
+    // A comparison with an array has two arguments.
+    unsafe {
+        let (operator, compared_with) = match (*clause).type_ {
+            pg_sys::NodeTag::T_NullTest => {
+                let is_null = (*clause.cast::<pg_sys::NullTest>()).nulltesttype == pg_sys::NullTestType::IS_NULL;
+                return if is_null { 1.0 } else { f64::INFINITY };
+            }
+            pg_sys::NodeTag::T_OpExpr => ((*clause.cast::<pg_sys::OpExpr>()).opno, 1.0),
+            pg_sys::NodeTag::T_ScalarArrayOpExpr => {
+                let test = clause.cast::<pg_sys::ScalarArrayOpExpr>();
+                let array = elements::<pg_sys::Node>((*test).args)[1];
+                ((*test).opno, pg_sys::estimate_array_length(root, array))
+            }
+            _ => return f64::INFINITY,
+        };
+        match pg_sys::get_op_opfamily_strategy(operator, family) as u16 {
+            STRATEGY_EQUAL | STRATEGY_OVERLAPS | STRATEGY_CONTAINS => compared_with,
+            _ => f64::INFINITY,
+        }
     }
 }
 

@@ -15,10 +15,10 @@ NEAREST = f"SELECT id FROM items ORDER BY {DISTANCE} LIMIT 10"
 OURS = "Index Scan using items_embedding"
 
 
-def filled(connection: psycopg.Connection, rows: int) -> psycopg.Connection:
+def filled(connection: psycopg.Connection, rows: int, kinds: int = 1000) -> psycopg.Connection:
     run(connection, "CREATE TABLE items (id int PRIMARY KEY, embedding vector(24), kind int)")
     fill(connection, vectors(rows, seed=1))
-    run(connection, "UPDATE items SET kind = id % 1000")
+    run(connection, f"UPDATE items SET kind = id % {kinds}")
     run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops)")
     run(connection, "CREATE INDEX items_kind ON items (kind)")
     run(connection, "VACUUM ANALYZE items")
@@ -149,6 +149,21 @@ def test_an_index_with_a_condition_is_taken_where_the_condition_holds(connect: C
     assert "Index Scan using items_upper" in plan, plan
     run(connection, "DROP INDEX items_embedding")
     assert "items_upper" not in explain(connection, NEAREST)
+
+
+def test_an_index_of_few_rows_is_not_costed_as_one_of_the_whole_table(connect: Connect) -> None:
+    connection = filled(connect(), 20_000, kinds=250)
+    run(connection, "CREATE INDEX items_seven ON items USING pagehop (embedding vector_l2_ops) WHERE kind = 7")
+    run(connection, "ANALYZE items")
+    seven = f"SELECT id FROM items WHERE kind = 7 ORDER BY {DISTANCE} LIMIT 10"
+    # It brings 10 of its 80 rows. To sort them by their distance takes all 80.
+    plan = explain(connection, seven)
+    assert "Index Scan using items_seven" in plan, plan
+    assert "Sort" not in plan, plan
+    # An index of all rows would have to go through 2,500 of them.
+    run(connection, "DROP INDEX items_seven")
+    plan = explain(connection, seven)
+    assert "Sort" in plan, plan
 
 
 def test_an_expression_is_matched_with_its_cast(connect: Connect) -> None:

@@ -202,7 +202,12 @@ def _values(name: str, values: Any, known: str | None) -> tuple[str, Any, npt.ND
         return _of_objects(name, array.tolist(), known)
     if kind == "M":
         missing = _or(missing, np.isnat(array))
-        return "timestamp", array.astype("datetime64[us]").astype(np.int64), _as_bytes(missing)
+        times, beyond = _as_microseconds(array)
+        wrong = beyond if missing is None else beyond & ~missing
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise ArgumentError(f"column '{name}', row {row}: {_beyond(array[row])}")
+        return "timestamp", times, _as_bytes(missing)
     if kind == "U":
         return "text", _without(array.tolist(), missing, ""), _as_bytes(missing)
     if kind == "f" or (kind in "iu" and known == "float"):
@@ -319,7 +324,10 @@ def _as_value(value: Any, where: str = "") -> Any:
     if isinstance(value, np.datetime64):
         if np.isnat(value):
             return None
-        return ("timestamp", int(value.astype("datetime64[us]").astype(np.int64)))
+        times, beyond = _as_microseconds(np.array([value]))
+        if beyond[0]:
+            raise ArgumentError(f"{where}{_beyond(value)}")
+        return ("timestamp", int(times[0]))
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, datetime.datetime):
@@ -333,6 +341,18 @@ def _as_value(value: Any, where: str = "") -> Any:
         if isinstance(value, kind):
             return kind(value)
     raise ArgumentError(f"{where}{value!r:.80} is not a bool, number, str, time or UUID")
+
+
+def _as_microseconds(times: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Microseconds since 1970, and which of the times are beyond 64 bits of them."""
+    # The cast wraps around: such a time is in another year afterwards. Finer units than
+    # microseconds lose digits, and keep their year.
+    cast = times.astype("datetime64[us]")
+    return cast.astype(np.int64), cast.astype("datetime64[Y]") != times.astype("datetime64[Y]")
+
+
+def _beyond(time: Any) -> str:
+    return f"{time} is no timestamp: they are from the year -290308 to 294247"
 
 
 def _is_missing(value: Any) -> bool:

@@ -348,3 +348,24 @@ def test_bad_columns_are_refused(built: Any, tmp_path: Path) -> None:
     with pytest.raises(pagehop.ArgumentError, match="has no columns"):
         plain.search(row[0], where="a = 1")
     index.check()
+
+
+def test_times_beyond_64_bits_of_microseconds_are_refused(built: Any, tmp_path: Path) -> None:
+    index, vectors, _ = built
+    day = pagehop.column("day")
+    text = "300000-01-01 is no timestamp: they are from the year -290308 to 294247"
+    days = np.full(ROWS, np.datetime64("2024-01-01"))
+    days[5] = np.datetime64("NaT")
+    days[17] = np.datetime64("300000-01-01")
+    for values in (days, list(days)):
+        with pytest.raises(pagehop.ArgumentError, match=f"column 'a', row 17: {text}"):
+            pagehop.build(tmp_path / "bad.pagehop", vectors, columns={"a": values})
+    with pytest.raises(pagehop.ArgumentError, match=text):
+        day < np.datetime64("300000-01-01")  # noqa: B015
+    with pytest.raises(pagehop.ArgumentError, match="-300000-01-01 is no timestamp"):
+        day > np.datetime64("-300000-01-01")  # noqa: B015
+    # The ends of what fits, and finer units, which lose digits.
+    inside = (day > np.datetime64("-290307-01-01")) & (day < np.datetime64("294247-01-01"))
+    assert len(index.search(vectors[0], where=inside).ids) == 10
+    index.add([0], vectors[:1], columns={"day": np.array(["2024-05-05T01:02:03.123456789"], "datetime64[ns]")})
+    assert 0 in index.search(vectors[0], where="day = '2024-05-05T01:02:03.123456'").ids

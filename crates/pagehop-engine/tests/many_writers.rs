@@ -32,7 +32,7 @@ fn seeds() -> std::ops::Range<u64> {
     first.unwrap_or(0)..first.unwrap_or(0) + count
 }
 
-/// Rows, each with the value of a column if there are `values`.
+/// Rows, each with the values of the columns if there are `values`.
 struct Source {
     rows: Rows,
     values: Option<ColumnRows>,
@@ -52,20 +52,37 @@ impl VectorSource for Source {
     }
 }
 
-/// An index of `rows`, with a column if it `has_column`.
-fn index_of(rows: Rows, metric: Metric, has_column: bool) -> MemPages {
-    let mut values = ColumnRows::new(vec![Column { name: "tenant".into(), kind: ColumnKind::Int }]).unwrap();
-    rows.ids.iter().for_each(|id| values.push(&[tenant(*id)]).unwrap());
-    let mut source = Source { rows, values: has_column.then_some(values) };
+/// An index of `rows`, with these columns.
+fn index_of(rows: Rows, metric: Metric, columns: &[Column]) -> MemPages {
+    let values = (!columns.is_empty()).then(|| values_of(&rows.ids, columns));
+    let mut source = Source { rows, values };
     let mut pages = MemPages::new();
     let options = BuildOptions { id_kind: IdKind::HostOwned, ..options(metric) };
     build(&mut source, &options, &mut pages, &mut no_progress()).unwrap();
     pages
 }
 
-/// The value of a row in the column.
+fn values_of(row_ids: &[u64], columns: &[Column]) -> ColumnRows {
+    let mut values = ColumnRows::new(columns.to_vec()).unwrap();
+    row_ids.iter().for_each(|id| values.push(&self::values(*id, columns)).unwrap());
+    values
+}
+
+fn tenants() -> Vec<Column> {
+    vec![Column { name: "tenant".into(), kind: ColumnKind::Int }]
+}
+
+/// The value of a row in the first column.
 fn tenant(row_id: u64) -> Value {
     Value::Int((row_id % 3) as i64)
+}
+
+/// The values of a row: of a column of tags some have none, some one and some several.
+fn values(row_id: u64, columns: &[Column]) -> Vec<Value> {
+    let tags = || (0..row_id % 4).map(|at| format!("tag {}", (row_id + at) % 5)).collect();
+    let value =
+        |column: &Column| if column.kind == ColumnKind::Tags { Value::Tags(tags()) } else { tenant(row_id) };
+    columns.iter().map(value).collect()
 }
 
 fn change<T>(
@@ -158,7 +175,7 @@ struct Life {
     rows: Rows,
     /// The number of rows that the index begins with; their ids are 1, 2, ...
     built: usize,
-    has_column: bool,
+    columns: Vec<Column>,
     writers: usize,
     each: usize,
 }
@@ -167,7 +184,9 @@ impl Life {
     fn new(noise: &mut Noise) -> Self {
         let dim = [8, 20, 72][noise.next() as usize % 3];
         let metric = [Metric::L2, Metric::Cosine, Metric::InnerProduct][noise.next() as usize % 3];
-        let built = [1, 40, 300][noise.next() as usize % 3];
+        // With many of the fourth numbers, the only leaf of a column becomes full while the writers
+        // insert rows, and they split it.
+        let built = [1, 40, 300, 60 + noise.next() as usize % 60][noise.next() as usize % 4];
         let (writers, each) = (2 + noise.next() as usize % 2, 4 + noise.next() as usize % 8);
         let mut rows = Rows::new(dim, embeddings(dim, built + writers * each, noise.next()));
         rows.ids = (1..=(built + writers * each) as u64).collect();
@@ -183,12 +202,15 @@ impl Life {
         }
         let first =
             Rows { ids: rows.ids[..built].to_vec(), values: rows.values[..built * dim].to_vec(), ..rows.clone() };
-        let has_column = noise.next().is_multiple_of(2);
-        Self { pages: index_of(first, metric, has_column), rows, built, has_column, writers, each }
+        let mut columns = if noise.next().is_multiple_of(2) { tenants() } else { Vec::new() };
+        if noise.next().is_multiple_of(3) {
+            columns.push(Column { name: "tags".into(), kind: ColumnKind::Tags });
+        }
+        Self { pages: index_of(first, metric, &columns), rows, built, columns, writers, each }
     }
 
     fn values(&self, row_id: u64) -> Vec<Value> {
-        if self.has_column { vec![tenant(row_id)] } else { Vec::new() }
+        values(row_id, &self.columns)
     }
 
     /// Runs the writers, and a vacuum beside them if some rows are `dead`. Returns the rows that
@@ -317,8 +339,7 @@ fn train(session: &SharedSession<'_>, rows: &Rows) -> Result<bool, Error> {
     while session.insert(|writer| change(writer, &known, |change| change.sweep(16)))? {}
     let mut host = Trainer { session, rows };
     let ids = known.host_row_ids(&mut host, &mut no_progress())?;
-    let mut values = ColumnRows::new(vec![Column { name: "tenant".into(), kind: ColumnKind::Int }]).unwrap();
-    ids.iter().for_each(|id| values.push(&[tenant(*id)]).unwrap());
+    let values = values_of(&ids, &tenants());
     let vectors = ids.iter().flat_map(|id| rows.row(*id as usize - 1).to_vec()).collect();
     let mut source = Source { rows: Rows { ids, ..Rows::new(rows.dim, vectors) }, values: Some(values) };
     known.train_beside(&mut source, 1 << 30, &mut host, &mut no_progress())
@@ -336,7 +357,7 @@ fn grown(more: usize) -> (Rows, MemPages) {
     });
     let first =
         Rows { ids: rows.ids[..built].to_vec(), values: rows.values[..built * dim].to_vec(), ..rows.clone() };
-    let mut pages = index_of(first, Metric::L2, true);
+    let mut pages = index_of(first, Metric::L2, &tenants());
     for at in built..grown {
         support::hosted::change(&mut pages, |change| {
             let values = [tenant(rows.ids[at])];

@@ -40,12 +40,13 @@ impl VectorSource for Source {
     }
 }
 
-/// The values of a row. The first column does not depend on the vectors. In the second, one row in
-/// a hundred has each value. The others only make postings larger.
+/// The values of a row. The first three columns do not depend on the vectors. In the second, one
+/// row in a hundred has each value, in the third about four rows. The others only make postings
+/// larger.
 fn values(id: u64) -> [u64; COLUMNS] {
     let mut noise = Noise(id);
     let mut values = [0; COLUMNS];
-    (values[0], values[1]) = (noise.next() % VALUES, noise.next() % 100);
+    (values[0], values[1], values[2]) = (noise.next() % VALUES, noise.next() % 100, noise.next() % 4_000);
     values
 }
 
@@ -111,6 +112,42 @@ fn a_larger_slack_reads_more_leaves_and_finds_more() {
     let (pages, vectors) = built(IdKind::Mapped);
     let found = [0.0, 0.1, 0.4, 2.0].map(|slack| measured(&pages, &vectors, 20, slack));
     assert!(found.is_sorted_by(|a, b| a.0 <= b.0 + 0.005 && a.1 < b.1), "{found:?}");
+}
+
+#[test]
+fn a_leaf_of_several_values_is_read_once() {
+    let (pages, vectors) = built(IdKind::Mapped);
+    let index = Index::open(&pages).unwrap();
+    let mut searcher = index.searcher();
+    let some = Filter::In("column 2".into(), (0..100).map(|at| Value::Int(2 * at)).collect());
+    let passes = |id: u64| values(id)[2] < 200 && values(id)[2].is_multiple_of(2);
+    let more = Filter::Or(vec![some.clone(), equal(2, 40), equal(2, 42)]);
+    for filter in [some, more] {
+        let plan = searcher.plan_filter(&filter).unwrap();
+        assert!(plan.reads_postings(10), "{}", plan.share());
+        for query in embeddings(DIM, 5, 99).chunks(DIM) {
+            let result = searcher.search_filtered(query, 10, Some(&SearchOptions::default()), &plan).unwrap();
+            let truth = nearest(&vectors, query, 10, passes);
+            assert!(result.hits.iter().filter(|hit| truth.contains(&hit.row_id)).count() >= 9);
+            // Some 800 rows have values up to 200, on 13 leaves.
+            assert!(result.stats.estimates < 1_200, "{:?}", result.stats);
+        }
+    }
+}
+
+#[test]
+fn rows_that_fail_by_their_values_are_not_visited_for_their_ids() {
+    let (pages, _) = built(IdKind::Mapped);
+    let index = Index::open(&pages).unwrap();
+    let mut searcher = index.searcher();
+    let both = |id: &u64| values(*id)[0] == 0 && values(*id)[1] == 7;
+    let rows: Vec<u64> = (1..=ROWS as u64).filter(both).collect();
+    let but = Filter::Not(Box::new(Filter::Ids(rows[..5].to_vec())));
+    let plan = searcher.plan_filter(&Filter::And(vec![but, equal(0, 0), equal(1, 7)])).unwrap();
+    let result = searcher.search_filtered(&embeddings(DIM, 1, 99), 200, None, &plan).unwrap();
+    let found: BTreeSet<u64> = result.hits.iter().map(|hit| hit.row_id).collect();
+    assert_eq!(found, rows[5..].iter().copied().collect());
+    assert_eq!(result.stats.hops, rows.len() as u64, "{:?}", result.stats);
 }
 
 #[test]

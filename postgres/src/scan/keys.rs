@@ -25,7 +25,7 @@ enum Test {
     Is {
         null: bool,
     },
-    /// The comparison holds for one of the values.
+    /// The comparison holds for one of the values: at most one, unless it is of equality.
     Any(Comparison, Vec<i64>),
     /// The array has one of these tags, or all of them.
     Contains {
@@ -161,5 +161,15 @@ unsafe fn comparison(key: &pg_sys::ScanKeyData, column: &FilterColumn) -> Option
             _ => Keys::of(key.sk_argument, column, VALUES_MAX)?.keys.into_iter().collect(),
         }
     };
-    Some(Test::Any(comparison, values))
+    Some(Test::Any(comparison, easiest(comparison, values)))
+}
+
+/// The values of which one meets a comparison if one of `values` does: of an order the one that is
+/// easiest to meet, since a condition on each of a hundred thousand would cost memory.
+fn easiest(comparison: Comparison, values: Vec<i64>) -> Vec<i64> {
+    match comparison {
+        Comparison::Less | Comparison::LessOrEqual => values.into_iter().max().into_iter().collect(),
+        Comparison::Greater | Comparison::GreaterOrEqual => values.into_iter().min().into_iter().collect(),
+        Comparison::Equal | Comparison::NotEqual => values,
+    }
 }

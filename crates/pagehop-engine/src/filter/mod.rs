@@ -3,6 +3,7 @@
 //! - `mod.rs`: filters as users write them in Rust.
 //! - `parse.rs`: filters as text, such as `topic = 7 and price < 20`.
 //! - `test.rs`: a filter over the columns of one index, which a row passes or not.
+//! - `ranges.rs`: the keys for which a comparison is true.
 //! - `contains.rs`: the conditions on tags.
 //!
 //! As in SQL, a comparison with a missing value is neither true nor false, and a row passes if its
@@ -10,6 +11,7 @@
 
 mod contains;
 mod parse;
+mod ranges;
 mod test;
 
 use crate::Error;

@@ -2,15 +2,16 @@
 //! ranges of keys.
 
 use super::contains::{Sets, TagsTest};
+use super::ranges::{common, is_in, outside, ranges, united};
 use super::{Comparison, FILTER_DEPTH_MAX, Filter, too_deep};
 use crate::Error;
-use crate::columns::{Column, ColumnKind, RowValues, Value, float_key, int_key, tag_columns, tags, unknown};
+use crate::columns::{Column, ColumnKind, RowValues, Value, tag_columns, tags, unknown};
 
 /// A filter over the columns of one index. Nothing is negated in it but ids.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Test {
-    /// Whether a column's key is in one of these ranges, ascending and apart; both ends belong to
-    /// it.
+    /// Whether a column's key is in one of these ranges, ascending, with keys between them that are
+    /// in none; both ends belong to a range. Without ranges it never is.
     Within { column: usize, ranges: Vec<(u64, u64)> },
     /// Whether a column's value is missing.
     Missing { column: usize },
@@ -41,6 +42,16 @@ impl Test {
     /// [`Test::surely_passes`] and [`Test::passes_with`].
     pub(crate) fn passes(&self, id: u64, values: RowValues<'_>) -> bool {
         self.answer(id, values, Sets::MayPass)
+    }
+
+    /// Whether a row with these values may pass, whatever its id and its tags are.
+    pub(crate) fn may_pass(&self, values: RowValues<'_>) -> bool {
+        match self {
+            Self::Ids { .. } => true,
+            Self::And(parts) => parts.iter().all(|part| part.may_pass(values)),
+            Self::Or(parts) => parts.iter().any(|part| part.may_pass(values)),
+            other => other.answer(0, values, Sets::MayPass),
+        }
     }
 
     /// Whether it is certain that a row passes, without a look at its tags.
@@ -97,15 +108,6 @@ impl Test {
             _ => Given::Values,
         }
     }
-
-    /// Whether the test depends on the row's id.
-    pub(crate) fn needs_id(&self) -> bool {
-        match self {
-            Self::Ids { .. } => true,
-            Self::And(parts) | Self::Or(parts) => parts.iter().any(Self::needs_id),
-            _ => false,
-        }
-    }
 }
 
 /// `negated` negates each comparison, which is NOT in a logic of three values: comparisons with
@@ -136,8 +138,6 @@ fn compile(filter: &Filter, columns: &[Column], negated: bool, depth: usize) -> 
                 let equal = ranges(kind, Comparison::Equal, value).map_err(|error| of_column(name, error))?;
                 points.extend(equal);
             }
-            points.sort_unstable();
-            points.dedup();
             // x NOT IN (1, NULL) is never true: it is x <> 1 AND x <> NULL. x NOT IN () always is.
             if negated && values.contains(&Value::Null) {
                 return Ok(Test::Or(Vec::new()));
@@ -145,7 +145,7 @@ fn compile(filter: &Filter, columns: &[Column], negated: bool, depth: usize) -> 
             if negated && values.is_empty() {
                 return Ok(Test::And(Vec::new()));
             }
-            within(column, points)
+            within(column, united(points))
         }
         Filter::IsNull(name) => {
             let (column, _) = find(columns, name)?;
@@ -161,11 +161,64 @@ fn compile(filter: &Filter, columns: &[Column], negated: bool, depth: usize) -> 
         }
         Filter::TextIds(_) => return Err(Error::argument("text ids of a filter have no numbers yet")),
         Filter::Not(part) => compile(part, columns, !negated, depth - 1)?,
-        Filter::And(parts) if negated => Test::Or(all(parts)?),
-        Filter::Or(parts) if negated => Test::And(all(parts)?),
-        Filter::And(parts) => Test::And(all(parts)?),
-        Filter::Or(parts) => Test::Or(all(parts)?),
+        Filter::And(parts) if negated => any_of(all(parts)?),
+        Filter::Or(parts) if negated => all_of(all(parts)?),
+        Filter::And(parts) => all_of(all(parts)?),
+        Filter::Or(parts) => any_of(all(parts)?),
     })
+}
+
+/// Whether all parts are true. Comparisons of one column become one, so that a search looks at the
+/// column's postings once.
+fn all_of(parts: Vec<Test>) -> Test {
+    let parts = parts.into_iter().flat_map(|part| match part {
+        Test::And(parts) => parts,
+        other => vec![other],
+    });
+    let (columns, mut joined) = by_column(parts);
+    joined.extend(columns.into_iter().map(|(column, lists)| {
+        let ranges = lists.into_iter().reduce(|all, more| common(&all, &more)).unwrap_or_default();
+        Test::Within { column, ranges }
+    }));
+    only(joined, Test::And)
+}
+
+/// Whether one part is true, likewise.
+fn any_of(parts: Vec<Test>) -> Test {
+    let parts = parts.into_iter().flat_map(|part| match part {
+        Test::Or(parts) => parts,
+        other => vec![other],
+    });
+    let (columns, mut joined) = by_column(parts);
+    joined.extend(columns.into_iter().map(|(column, lists)| {
+        // All at once: there may be a hundred thousand.
+        Test::Within { column, ranges: united(lists.concat()) }
+    }));
+    only(joined, Test::Or)
+}
+
+/// The only part by itself, or all parts.
+fn only(mut parts: Vec<Test>, joined: impl FnOnce(Vec<Test>) -> Test) -> Test {
+    if parts.len() == 1 { parts.remove(0) } else { joined(parts) }
+}
+
+/// Lists of ranges of a column.
+type OfColumn = (usize, Vec<Vec<(u64, u64)>>);
+
+/// The lists of ranges of each column that is compared, and the other parts.
+fn by_column(parts: impl Iterator<Item = Test>) -> (Vec<OfColumn>, Vec<Test>) {
+    let (mut columns, mut others): (Vec<OfColumn>, _) = (Vec::new(), Vec::new());
+    for part in parts {
+        let Test::Within { column, ranges } = part else {
+            others.push(part);
+            continue;
+        };
+        match columns.iter_mut().find(|(known, _)| *known == column) {
+            Some((_, lists)) => lists.push(ranges),
+            None => columns.push((column, vec![ranges])),
+        }
+    }
+    (columns, others)
 }
 
 /// What the answer of a test depends on when a tag of the row is known.
@@ -177,25 +230,6 @@ pub(crate) enum Given {
     Values,
     /// The answer depends on tags.
     Tags,
-}
-
-fn is_in(ranges: &[(u64, u64)], key: u64) -> bool {
-    let after = ranges.partition_point(|range| range.0 <= key);
-    after > 0 && key <= ranges[after - 1].1
-}
-
-/// All keys that are in none of the ranges.
-fn outside(ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
-    let mut gaps = Vec::with_capacity(ranges.len() + 1);
-    let mut next = Some(0);
-    for (low, high) in ranges {
-        if let Some(from) = next.filter(|from| from < low) {
-            gaps.push((from, low - 1));
-        }
-        next = high.checked_add(1);
-    }
-    gaps.extend(next.map(|from| (from, u64::MAX)));
-    gaps
 }
 
 fn find(columns: &[Column], name: &str) -> Result<(usize, ColumnKind), Error> {
@@ -242,61 +276,10 @@ fn of_column(name: &str, error: Error) -> Error {
     }
 }
 
-/// The ranges of keys for which the comparison with a value is true. A comparison with a missing
-/// value is never true.
-fn ranges(kind: ColumnKind, comparison: Comparison, value: &Value) -> Result<Vec<(u64, u64)>, Error> {
-    use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
-    if kind == ColumnKind::Tags {
-        return Err(Error::argument("sets of tags are not compared: use contains, contains any or contains all"));
-    }
-    if !kind.is_ordered() && !matches!(comparison, Equal | NotEqual) {
-        return Err(Error::argument(format!("values of kind {} have no order: compare with = or <>", kind.name())));
-    }
-    let (low, high) = match (kind, value) {
-        (_, Value::Null) => return Ok(Vec::new()),
-        (ColumnKind::Int, Value::Float(number)) => around(*number)?,
-        (ColumnKind::Timestamp | ColumnKind::Uuid, Value::Text(text)) => {
-            let key = Value::parse(kind, text)?.key(kind)?;
-            (key, key)
-        }
-        _ => {
-            let key = value.key(kind)?.expect("the value is not missing");
-            (Some(key), Some(key))
-        }
-    };
-    // `low` is the smallest key at or above the value, `high` the largest at or below it.
-    let up_to = |most: Option<u64>| most.map(|most| (0, most)).into_iter().collect::<Vec<_>>();
-    let from = |least: Option<u64>| least.map(|least| (least, u64::MAX)).into_iter().collect::<Vec<_>>();
-    let equal = match (low, high) {
-        (Some(low), Some(high)) if low == high => vec![(low, high)],
-        _ => Vec::new(),
-    };
-    Ok(match comparison {
-        Equal => equal,
-        NotEqual => outside(&equal),
-        Less => low.map_or_else(|| up_to(Some(u64::MAX)), |low| up_to(low.checked_sub(1))),
-        LessOrEqual => up_to(high),
-        Greater => high.map_or_else(|| from(Some(0)), |high| from(high.checked_add(1))),
-        GreaterOrEqual => from(low),
-    })
-}
-
-/// The keys of the integers at or above a number, and at or below it; none where it is beyond all.
-fn around(number: f64) -> Result<(Option<u64>, Option<u64>), Error> {
-    // 2^63 is a float; the largest integer below it is not.
-    const END: f64 = 9_223_372_036_854_775_808.0;
-    float_key(number)?;
-    let above = if number > -END { number.ceil() } else { -END };
-    let below = if number < END { number.floor() } else { f64::INFINITY };
-    let above = (above < END).then(|| int_key(above as i64));
-    let below = (number >= -END).then(|| if below < END { int_key(below as i64) } else { u64::MAX });
-    Ok((above, below))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::columns::ColumnRows;
+    use crate::columns::{ColumnRows, int_key};
     use crate::random::Random;
 
     fn columns() -> Vec<Column> {
@@ -421,7 +404,7 @@ mod tests {
     #[test]
     fn a_row_passes_if_the_filter_is_true_of_its_values() {
         let mut random = Random::new(5, 0);
-        let mut known = 0;
+        let (mut known, mut ruled_out) = (0, 0);
         for _ in 0..2000 {
             let filter = filter(&mut random, 3);
             let test = Test::new(&filter, &columns()).expect("a filter over the columns");
@@ -437,11 +420,15 @@ mod tests {
                 // `passes` has no false negatives, and `surely_passes` no false positives.
                 assert!(!expected || test.passes(id, values), "{filter:?} of {id} {row:?}");
                 assert!(expected || !test.surely_passes(id, values), "{filter:?} of {id} {row:?}");
+                let whatever_its_id = (0..6).any(|id| test.passes(id, values));
+                assert!(!whatever_its_id || test.may_pass(values), "{filter:?} of {row:?}");
+                ruled_out += usize::from(!test.may_pass(values));
                 known += usize::from(test.surely_passes(id, values) == test.passes(id, values));
                 given(&test, id, &row, &rows);
             }
         }
         assert!((20_000..40_000).contains(&known), "words decide {known} of 40,000");
+        assert!(ruled_out > 10_000, "values rule out {ruled_out} of 40,000");
     }
 
     /// `Test::given` for a tag of the row must agree with the answer for the row.
@@ -465,18 +452,25 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_compared_with_numbers_beyond_them() {
-        let (least, most) = (int_key(i64::MIN), int_key(i64::MAX));
-        let compare =
-            |comparison, number: f64| ranges(ColumnKind::Int, comparison, &Value::Float(number)).expect("a number");
-        assert_eq!(compare(Comparison::Less, 1e300), [(least, most)]);
-        assert_eq!(compare(Comparison::Greater, 1e300), []);
-        assert_eq!(compare(Comparison::GreaterOrEqual, f64::INFINITY), []);
-        assert_eq!(compare(Comparison::Greater, f64::NEG_INFINITY), [(least, most)]);
-        assert_eq!(compare(Comparison::Less, -1e300), []);
-        assert_eq!(compare(Comparison::Equal, 2.5), []);
-        assert_eq!(compare(Comparison::LessOrEqual, 2.5), [(least, int_key(2))]);
-        assert_eq!(compare(Comparison::Greater, 2.5), [(int_key(3), most)]);
+    fn comparisons_of_a_column_are_one() {
+        let compare = |comparison, number| Filter::Compare("n".into(), comparison, Value::Int(number));
+        let (low, high) = (Comparison::GreaterOrEqual, Comparison::Less);
+        let test = |filter: &Filter| Test::new(filter, &columns()).expect("a filter over the columns");
+        let keys = |low: i64, high: i64| (int_key(low), int_key(high));
+        let within = |ranges: Vec<(u64, u64)>| Test::Within { column: 0, ranges };
+        let some = Filter::In("n".into(), [4, 9, 5, 6].map(Value::Int).to_vec());
+        assert_eq!(test(&some), within(vec![keys(4, 6), keys(9, 9)]));
+        let any = Filter::Or((0..1000).map(|number| compare(high, number)).collect());
+        assert_eq!(test(&any), within(vec![(0, int_key(998))]));
+        let between = Filter::And(vec![compare(low, 5), compare(high, 9)]);
+        assert_eq!(test(&between), within(vec![keys(5, 8)]));
+        assert_eq!(test(&Filter::And(vec![between.clone(), some.clone()])), within(vec![keys(5, 6)]));
+        let none = Filter::IsNull("x".into());
+        let joined = Filter::Or(vec![between.clone(), none, Filter::Or(vec![some, compare(low, 12)])]);
+        let all = within(vec![keys(4, 9), (int_key(12), u64::MAX)]);
+        assert_eq!(test(&joined), Test::Or(vec![Test::Missing { column: 1 }, all]));
+        let not = within(vec![(0, int_key(4)), (int_key(9), u64::MAX)]);
+        assert_eq!(test(&Filter::Not(Box::new(between))), not);
     }
 
     #[test]

@@ -202,8 +202,8 @@ impl Tree {
 
     /// The root keeps its place and gets two children.
     fn split_root<W: PagesMut>(&self, pages: &mut W) -> Result<(), Error> {
-        let front = pages.allocate(2)?;
-        let back = PageId(front.0 + 1);
+        // A writer beside others allocates one page at a time.
+        let (front, back) = (pages.allocate(1)?, pages.allocate(1)?);
         step(pages, &[self.root, front, back], &mut |bodies| {
             let [root_body, front_body, back_body] = bodies else { unreachable!("three pages were asked for") };
             let middle = self.halve(self.root, root_body, front_body, back_body)?;

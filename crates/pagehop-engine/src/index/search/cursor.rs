@@ -16,7 +16,9 @@
 //! that reaches its limit of reads ends.
 //!
 //! With a filter, both phases find only rows that pass. If it is cheaper to read the postings of
-//! all rows that may pass, the postings replace both (`cursor_postings.rs`).
+//! all rows that may pass, the postings replace both (`cursor_postings.rs`). That is estimated for
+//! the rows that are searched for, again as they become more. A walk that has cost twice what the
+//! postings would gives up for them.
 //!
 //! A row is returned once no unexpanded estimate is nearer than `1 + slack` times its distance, the
 //! rule that also ends a search. So rows come in order, except that a row with a bad estimate may
@@ -193,7 +195,8 @@ impl<'i, P: Pages> Cursor<'i, P> {
     pub fn expect_any(&mut self, options: &SearchOptions) -> Result<(), Error> {
         if self.is_walk() {
             self.parts.set_options(options)?;
-            self.begin_second()?;
+            let k = self.parts.walk.nearest.k();
+            self.begin_second(k)?;
         }
         Ok(())
     }
@@ -273,8 +276,12 @@ impl<'i, P: Pages> Cursor<'i, P> {
                     return Ok(row.map(|row| self.found(&row)));
                 }
                 Phase::Second => {
-                    if let Some(row) = self.parts.second.take_nearest(&self.parts.options)? {
-                        return Ok(Some(self.found(&self.parts.met.rows[row])));
+                    if let Some(row) = self.parts.take_nearest()? {
+                        return Ok(Some(self.found(&row)));
+                    }
+                    if self.parts.second_is_over() {
+                        self.phase = self.begin_postings()?;
+                        continue;
                     }
                     match self.parts.second.frontier.pop() {
                         Some(Reverse(open)) => cursor_second::expand(&mut self.parts, key_id(open))?,
@@ -286,8 +293,8 @@ impl<'i, P: Pages> Cursor<'i, P> {
                         self.phase = self.begin_sequential()?;
                         continue;
                     }
-                    if let Some(row) = self.parts.second.take_nearest(&self.parts.options)? {
-                        return Ok(Some(self.found(&self.parts.met.rows[row])));
+                    if let Some(row) = self.parts.take_nearest()? {
+                        return Ok(Some(self.found(&row)));
                     }
                     match cursor_postings::visit(&mut self.parts)? {
                         Gathering::More => {}
@@ -340,10 +347,8 @@ impl<'i, P: Pages> Cursor<'i, P> {
         let first = parts.expected.max(EVIDENCE_ROWS);
         let most = WIDENED_ROWS.max(WIDENED_TIMES * first);
         let most = if options.slack.is_finite() { most } else { most.min(options.search_list) };
-        match !is_short && k < most {
-            true => self.widen(next_k(k, first)),
-            false => self.begin_second(),
-        }
+        let next = next_k(k, first);
+        if !is_short && k < most { self.widen(next) } else { self.begin_second(next) }
     }
 
     /// Walks on for the rows of `k` nodes, or reads postings if that is too expensive.
@@ -357,9 +362,10 @@ impl<'i, P: Pages> Cursor<'i, P> {
         Ok(())
     }
 
-    /// Gives up the bounds of the first phase.
-    fn begin_second(&mut self) -> Result<(), Error> {
-        self.phase = if self.parts.has_postings() {
+    /// Gives up the bounds of the first phase, for about `k` rows. What was cheaper for the first
+    /// rows need not be for these.
+    fn begin_second(&mut self, k: usize) -> Result<(), Error> {
+        self.phase = if self.parts.filter.as_ref().is_some_and(|filter| filter.reads_postings(k)) {
             self.begin_postings()?
         } else {
             let CursorParts { state, walk, met, second, .. } = &mut self.parts;

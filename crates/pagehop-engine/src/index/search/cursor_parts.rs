@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::filter_plan::FilterPlan;
-use super::met::Met;
+use super::met::{Met, Row};
 use super::second_phase::SecondPhase;
 use super::sequential::Sequential;
 use super::walk::{EVIDENCE_ROWS, Walk};
@@ -97,6 +97,27 @@ impl<'i, P: Pages> CursorParts<'i, P> {
     /// Whether rows that pass the filter can be read from postings.
     pub(super) fn has_postings(&self) -> bool {
         self.filter.as_ref().is_some_and(|filter| filter.runs.is_some())
+    }
+
+    /// Takes the next row of the second phase, once it is certain.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Memory`] if the system does not give the memory.
+    pub(super) fn take_nearest(&mut self) -> Result<Option<Row>, Error> {
+        let Some(at) = self.second.take_nearest(&self.options)? else { return Ok(None) };
+        // Postings may follow, which begin with the rows that were not returned.
+        self.met.rows[at].is_returned = true;
+        Ok(Some(self.met.rows[at]))
+    }
+
+    /// Whether the walk of the second phase must end for the postings of the filter: it costs twice
+    /// as much already, or no edge leads to the rows that are left.
+    pub(super) fn second_is_over(&self) -> bool {
+        let is_over = |filter: &FilterPlan| {
+            self.second.frontier.is_empty() || self.walk.visited.len() >= filter.hops_max(self.second.out)
+        };
+        self.filter.as_ref().is_some_and(|filter| filter.runs.is_some() && is_over(filter))
     }
 
     /// Approximate memory of the rows and candidates of the search, in bytes.

@@ -45,6 +45,8 @@ const LEAVES_NEAR: f64 = 24.0;
 const SHARE_NEAR: f64 = 0.25;
 /// Ranges of a column that are looked up to estimate the rows in all of them.
 const RANGES_LOOKED_UP: usize = 32;
+/// Every value that a column may have.
+const EVERY_VALUE: (u64, u64) = (0, u64::MAX);
 /// Smallest share that is assumed.
 const SHARE_MIN: f64 = 1e-9;
 
@@ -121,9 +123,10 @@ impl FilterPlan {
         pages * share.powf(WALK_POWER)
     }
 
-    /// Estimated leaves that a search reads if one value has postings in `leaves` of them.
-    pub fn leaves_read(leaves: f64) -> f64 {
-        if leaves < LEAVES_WHOLE as f64 { leaves } else { LEAVES_NEAR + SHARE_NEAR * leaves }
+    /// Estimated leaves that a search reads if this number of values has postings in `leaves` of
+    /// them. Of a range of unknown values, which are infinitely many, it reads all.
+    pub fn leaves_read(leaves: f64, values: f64) -> f64 {
+        if leaves < LEAVES_WHOLE as f64 { leaves } else { (LEAVES_NEAR * values + SHARE_NEAR * leaves).min(leaves) }
     }
 
     /// Hops after which a walk for `k` rows gives up for the runs, if there are any. A walk that
@@ -155,7 +158,7 @@ impl FilterPlan {
         let mut planner = Planner { state, reader };
         let share = planner.share(&test)?;
         let (runs, runs_pages, runs_rows) = match planner.runs(&test)? {
-            Some(runs) => (Some(Arc::new(runs.runs)), runs.pages, runs.rows),
+            Some(runs) => (Some(Arc::new(apart(runs.runs))), runs.pages, runs.rows),
             None => (None, f64::INFINITY, 0.0),
         };
         let columns = state.columns.columns.len();
@@ -176,6 +179,24 @@ impl FilterPlan {
             has_negated_tag,
         })
     }
+}
+
+/// The same places as runs that have none in common: those of ids first, then by column.
+fn apart(mut runs: Vec<Run>) -> Vec<Run> {
+    runs.sort_by_key(|run| match run {
+        Run::Ids(_) => None,
+        Run::Postings { column, low, .. } => Some((*column, *low)),
+    });
+    runs.dedup_by(|next, last| {
+        let Run::Postings { column, low, high } = next else { return false };
+        let Run::Postings { column: of_last, high: end, .. } = last else { return false };
+        let touches = column == of_last && *low <= *end;
+        if touches {
+            *end = *end.max(high);
+        }
+        touches
+    });
+    runs
 }
 
 fn has_negated_tag(test: &Test) -> bool {
@@ -202,22 +223,16 @@ impl<R: Reader> Planner<'_, R> {
     /// The runs of a test; `None` if rows that pass may be anywhere.
     fn runs(&mut self, test: &Test) -> Result<Option<Costed>, Error> {
         Ok(match test {
-            Test::Within { column, ranges } => {
-                let share = self.share_of(*column, ranges)?;
-                Some(self.postings(*column, ranges.iter().map(|range| Some(*range)), share))
-            }
-            Test::Missing { column } => {
-                let share = self.share_missing(*column)?;
-                Some(self.postings(*column, [None], share))
-            }
+            Test::Within { column, ranges } => Some(self.postings(*column, ranges.iter().copied().map(Some))?),
+            Test::Missing { column } => Some(self.postings(*column, [None])?),
+            Test::Present { column } => Some(self.postings(*column, [Some(EVERY_VALUE)])?),
             Test::Tags(TagsTest { column, hashes, is_in: true, .. }) => {
-                let share = self.share_of_tags(*column, hashes)?;
-                Some(self.postings(*column, hashes.iter().map(|hash| Some((*hash, *hash))), share))
+                Some(self.postings(*column, hashes.iter().map(|hash| Some((*hash, *hash))))?)
             }
             Test::Ids { ids, is_in: true } => {
                 Some(Costed { runs: vec![Run::Ids(ids.clone())], pages: ids.len() as f64 * ID_PAGES, rows: 0.0 })
             }
-            Test::Present { .. } | Test::Tags(_) | Test::Ids { .. } => None,
+            Test::Tags(_) | Test::Ids { .. } => None,
             Test::And(parts) => {
                 let mut best: Option<Costed> = None;
                 for part in parts {
@@ -242,30 +257,42 @@ impl<R: Reader> Planner<'_, R> {
         })
     }
 
-    fn postings(&self, column: usize, ranges: impl IntoIterator<Item = Option<(u64, u64)>>, share: f64) -> Costed {
+    /// The runs of values of a column, or of those rows that have none.
+    fn postings(
+        &mut self,
+        column: usize,
+        ranges: impl IntoIterator<Item = Option<(u64, u64)>>,
+    ) -> Result<Costed, Error> {
+        let ranges: Vec<_> = ranges.into_iter().collect();
+        let (rows, of_row) = (self.state.meta.rows as f64, self.postings_of_row(column, &ranges)?);
+        let tree = self.state.columns.tree(&self.state.meta, column);
+        let leaf = tree.shape.capacity as f64 * LEAF_FILL;
+        // A run has at least the way to its leaf, but several may end on one.
+        let leaves = of_row * rows / leaf + ranges.len() as f64;
+        let leaves = if self.is_of_tags(column) { leaves } else { leaves.min(rows / leaf + 1.0) };
+        let values = ranges.iter().map(|range| range.map_or(1.0, |(low, high)| (high - low) as f64 + 1.0)).sum();
         let run = |range| {
             let (low, high) = PostingKey::range(range);
             Run::Postings { column, low, high }
         };
-        let (mut runs, mut of_one_value) = (Vec::new(), true);
-        for range in ranges {
-            of_one_value &= range.is_none_or(|(low, high)| low == high);
-            runs.push(run(range));
-        }
-        let tree = self.state.columns.tree(&self.state.meta, column);
-        let leaf = tree.shape.capacity as f64 * LEAF_FILL;
-        let postings = share * self.state.meta.rows as f64;
-        // A run has at least the way to its leaf.
-        let leaves = postings / leaf + runs.len() as f64;
-        let pages = if of_one_value { FilterPlan::leaves_read(leaves) } else { leaves };
-        Costed { runs, pages, rows: postings }
+        Ok(Costed {
+            runs: ranges.into_iter().map(run).collect(),
+            pages: FilterPlan::leaves_read(leaves, values),
+            rows: of_row.min(1.0) * rows,
+        })
+    }
+
+    fn is_of_tags(&self, column: usize) -> bool {
+        self.state.columns.columns[column].kind == ColumnKind::Tags
     }
 
     /// The share of rows that pass.
     fn share(&mut self, test: &Test) -> Result<f64, Error> {
         Ok(match test {
             Test::Within { column, ranges } => self.share_of(*column, ranges)?,
-            Test::Present { column } => 1.0 - self.share_missing(*column)?,
+            // A row may have several tags.
+            Test::Present { column } if self.is_of_tags(*column) => 1.0 - self.share_missing(*column)?,
+            Test::Present { column } => self.share_of(*column, &[EVERY_VALUE])?,
             Test::Missing { column } => self.share_missing(*column)?,
             Test::Tags(TagsTest { column, hashes, is_in: true, .. }) => self.share_of_tags(*column, hashes)?,
             Test::Tags(TagsTest { column, hashes, .. }) => {
@@ -302,12 +329,18 @@ impl<R: Reader> Planner<'_, R> {
         self.share_of_runs(column, &runs)
     }
 
-    /// The postings with a value of a column in one of `runs`, or without one, for each row.
+    /// The share of rows that have a posting of a column in one of `ranges`, or without a value, if
+    /// each row has at most one.
     fn share_of_runs(&mut self, column: usize, ranges: &[Option<(u64, u64)>]) -> Result<f64, Error> {
+        Ok(self.postings_of_row(column, ranges)?.min(1.0))
+    }
+
+    /// The postings of a column in `ranges`, or without a value, for each row.
+    fn postings_of_row(&mut self, column: usize, ranges: &[Option<(u64, u64)>]) -> Result<f64, Error> {
         let Some(tree) = tree_of(self.state, column).filter(|_| self.state.meta.rows > 0) else {
             return Ok(0.0);
         };
-        let is_of_tags = self.state.columns.columns[column].kind == ColumnKind::Tags;
+        let is_of_tags = self.is_of_tags(column);
         let every = ranges.len().div_ceil(RANGES_LOOKED_UP).max(1);
         let (mut sum, mut looked_up) = (0.0, 0);
         for range in ranges.iter().step_by(every) {
@@ -326,7 +359,7 @@ impl<R: Reader> Planner<'_, R> {
             };
             looked_up += 1;
         }
-        Ok((sum * ranges.len() as f64 / f64::from(looked_up.max(1))).clamp(0.0, 1.0))
+        Ok((sum * ranges.len() as f64 / f64::from(looked_up.max(1))).max(0.0))
     }
 }
 
@@ -334,4 +367,28 @@ impl<R: Reader> Planner<'_, R> {
 pub(crate) fn tree_of(state: &State, column: usize) -> Option<Tree> {
     let root = state.columns.roots.get(column).copied().filter(|root| *root != PageId(0))?;
     Some(Tree { root, ..state.columns.tree(&state.meta, column) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_values_more_leaves_are_near() {
+        let read = FilterPlan::leaves_read;
+        assert_eq!((read(40.0, 1.0), read(40.0, f64::INFINITY)), (40.0, 40.0));
+        assert_eq!([read(400.0, 1.0), read(400.0, 3.0), read(400.0, 50.0)], [124.0, 172.0, 400.0]);
+        assert_eq!(read(400.0, f64::INFINITY), 400.0);
+    }
+
+    #[test]
+    fn runs_have_nothing_in_common() {
+        let run = |column, low, high| {
+            let (low, high) = PostingKey::range(Some((low, high)));
+            Run::Postings { column, low, high }
+        };
+        let ids = Run::Ids(vec![5]);
+        let runs = vec![run(1, 4, 4), run(0, 7, 9), run(1, 4, 4), run(0, 0, 7), ids.clone(), run(0, 11, 12)];
+        assert_eq!(apart(runs), [ids, run(0, 0, 9), run(0, 11, 12), run(1, 4, 4)]);
+    }
 }

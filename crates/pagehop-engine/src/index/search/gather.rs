@@ -43,12 +43,28 @@ pub(crate) struct Gathered {
     pub(crate) reach: Option<f32>,
 }
 
-/// A run in the tree of a column.
+/// The runs in the tree of a column, ascending and apart.
 struct Part {
     column: usize,
     tree: Tree,
-    low: PostingKey,
-    high: PostingKey,
+    runs: Vec<(PostingKey, PostingKey)>,
+}
+
+impl Part {
+    fn has(&self, key: PostingKey) -> bool {
+        let after = self.runs.partition_point(|run| run.0 <= key);
+        after > 0 && key <= self.runs[after - 1].1
+    }
+}
+
+/// The leaves of all runs, each once, before they are read.
+#[derive(Default)]
+struct Leaves {
+    parts: Vec<Part>,
+    /// Each with the distance of its wall and its part.
+    leaves: Vec<(f32, usize, LeafRange)>,
+    /// The pages above them, and how many children each had.
+    inner: Vec<(PageId, usize)>,
 }
 
 /// Offers rows of the runs that may pass to `list`, which is empty.
@@ -94,12 +110,25 @@ impl<R: Reader> Gather<'_, R> {
         list: &mut Shortlist,
         is_shared: bool,
     ) -> Result<Option<Gathered>, Error> {
+        // Few leaves are read whole, and their walls are not measured.
+        let is_whole = |leaves: usize| extent.width.is_infinite() || leaves < LEAVES_WHOLE;
+        let Leaves { parts, leaves, inner } = self.leaves(is_whole, list, is_shared)?;
+        let Some(gathered) = self.read_in_order(&parts, &leaves, extent, list)? else { return Ok(None) };
+        let is_same = !is_shared || have_shape(self.reader, &inner)?;
+        Ok(is_same.then_some(gathered))
+    }
+
+    /// The leaves of all runs, in the order in which to read them. Offers the rows of ids.
+    fn leaves(
+        &mut self,
+        is_whole: impl Fn(usize) -> bool,
+        list: &mut Shortlist,
+        is_shared: bool,
+    ) -> Result<Leaves, Error> {
         let filter = self.filter;
         // Other backends add pages, and the meta page learns of them later.
         let page_count = if is_shared { u32::MAX } else { self.state.meta.page_count };
-        let (mut parts, mut leaves, mut shapes) = (Vec::new(), Vec::new(), Vec::new());
-        // Few leaves are read whole, and their walls are not measured.
-        let is_whole = |leaves: usize| extent.width.is_infinite() || leaves < LEAVES_WHOLE;
+        let Leaves { mut parts, mut leaves, mut inner } = Leaves::default();
         let mut is_measured = false;
         for run in filter.runs.iter().flat_map(|runs| runs.iter()) {
             let (column, low, high) = match run {
@@ -121,12 +150,28 @@ impl<R: Reader> Gather<'_, R> {
                 walls.nearest(level)
             })?;
             self.stats.pages_read += found.inner.iter().filter(|(_, children)| *children > 0).count() as u64;
-            let part = parts.len();
+            // Runs are in order of their columns.
+            if parts.last().is_none_or(|part: &Part| part.column != column) {
+                parts.push(Part { column, tree, runs: Vec::new() });
+            }
+            let part = parts.len() - 1;
+            parts[part].runs.push((low, high));
             leaves.make_room(found.leaves.len())?;
             leaves.extend(found.leaves.into_iter().map(|leaf| (0.0, part, leaf)));
-            shapes.push(found.inner);
-            parts.push(Part { column, tree, low, high });
+            inner.make_room(found.inner.len())?;
+            inner.extend(found.inner);
         }
+        // Several runs may have rows on one leaf. The page above it is compared once, too.
+        leaves.sort_by_key(|(_, part, leaf)| (*part, leaf.page));
+        leaves.dedup_by(|(_, of_next, next), (_, part, leaf)| {
+            let is_same = of_next == part && next.page == leaf.page;
+            if is_same {
+                (leaf.low, leaf.high) = (leaf.low.min(next.low), leaf.high.max(next.high));
+            }
+            is_same
+        });
+        inner.sort_unstable();
+        inner.dedup();
         if !is_whole(leaves.len()) {
             if !is_measured {
                 self.walls.measure(self.probe, &self.state.model);
@@ -134,13 +179,7 @@ impl<R: Reader> Gather<'_, R> {
             leaves.iter_mut().for_each(|(wall, _, leaf)| *wall = self.walls.of(leaf));
             leaves.sort_by(|a, b| a.0.total_cmp(&b.0));
         }
-        let Some(gathered) = self.read_in_order(&parts, &leaves, extent, list)? else { return Ok(None) };
-        for inner in shapes.iter().filter(|_| is_shared) {
-            if !have_shape(self.reader, inner)? {
-                return Ok(None);
-            }
-        }
-        Ok(Some(gathered))
+        Ok(Leaves { parts, leaves, inner })
     }
 
     /// Reads leaves, given with the distance of their walls and their parts, in this order. `None`
@@ -181,13 +220,12 @@ impl<R: Reader> Gather<'_, R> {
     /// Offers the postings of a leaf that pass. `false` if it is a root that has become an inner
     /// page.
     fn read(&mut self, part: &Part, page: PageId, list: &mut Shortlist) -> Result<bool, Error> {
-        let Part { column, tree, low, high } = part;
-        let test = Some(&*self.filter.test).filter(|test| !test.needs_id());
-        let passes = |leaf: &PostingLeaf<'_>, at| test.is_none_or(|test| test.passes(0, leaf.values(at)));
+        let Part { column, tree, .. } = part;
+        let test = &self.filter.test;
         // The test has the whole condition on other columns. A word of tags may pass without the
         // tag.
         let is_of_tags = self.state.columns.columns[*column].kind == ColumnKind::Tags;
-        let in_run = |leaf: &PostingLeaf<'_>, at| !is_of_tags || (*low..=*high).contains(&leaf.key(at, *column));
+        let in_run = |leaf: &PostingLeaf<'_>, at| !is_of_tags || part.has(leaf.key(at, *column));
         {
             let body = self.reader.finish(page)?;
             if page == tree.root && kind(&body) == Some(PageKind::ColumnInner) {
@@ -196,7 +234,7 @@ impl<R: Reader> Gather<'_, R> {
             let leaf = PostingLeaf::new(&tree.shape, page, &body)?;
             self.stats.pages_read += 1;
             self.stats.estimates += leaf.count() as u64;
-            let may_pass = |at| in_run(&leaf, at) && passes(&leaf, at);
+            let may_pass = |at| in_run(&leaf, at) && test.may_pass(leaf.values(at));
             offer_leaf(self.probe, self.state, (page, &leaf), may_pass, list)?;
         }
         self.reader.release();

@@ -17,7 +17,7 @@ pub(crate) struct Row {
     pub(crate) node: NodeId,
     pub(crate) step: f32,
     pub(crate) norm_sq: f32,
-    /// Whether the first phase returned it.
+    /// Whether it was returned, before the phase that reads every page.
     pub(crate) is_returned: bool,
 }
 
