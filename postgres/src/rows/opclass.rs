@@ -91,24 +91,17 @@ fn refuse_first() -> ! {
     errors::report(PgSqlErrorCode::ERRCODE_INVALID_OBJECT_DEFINITION, what, Some(hint));
 }
 
-/// Dimensions of the indexed column or expression; an error if its type has none.
-///
-/// # Safety
-///
-/// `index` is open and of this access method.
-pub(crate) unsafe fn dimensions(index: pg_sys::Relation) -> usize {
-    // SAFETY: the caller keeps the index open.
-    unsafe { declared_dimensions(index) }.unwrap_or_else(|| {
-        errors::report(
-            PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
-            "column does not have dimensions".into(),
-            Some("Declare it as vector(n), or index an expression such as (embedding::vector(n)).".into()),
-        )
-    })
+/// Refuses a column whose type does not say its dimensions, where nothing else does.
+pub(crate) fn refuse_dimensions() -> ! {
+    errors::report(
+        PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+        "column does not have dimensions".into(),
+        Some("Declare it as vector(n), or index an expression such as (embedding::vector(n)).".into()),
+    )
 }
 
-/// The same, if the type says. After `ALTER COLUMN ... TYPE vector` it does not, and the index
-/// stays as it is.
+/// Dimensions of the indexed column or expression, if its type says. After `ALTER COLUMN ... TYPE
+/// vector` it does not, and the index stays as it is.
 ///
 /// # Safety
 ///
