@@ -48,8 +48,10 @@ pub(crate) unsafe extern "C-unwind" fn amcostestimate(
         *selectivity = share;
         *correlation = 0.0;
         *index_pages = pages;
-        if (*path).indexorderbys.is_null() || options::is_exact() || asks_for_no_vector(path) {
-            // Without an order there is nothing to search for, and an exact answer reads every row.
+        let orders = elements::<pg_sys::Node>((*path).indexorderbys).len();
+        if orders != 1 || options::is_exact() || asks_for_no_vector(path) {
+            // Without an order there is nothing to search for, a search has the order of one
+            // distance, and an exact answer reads every row.
             (*startup_cost, *total_cost) = (IMPOSSIBLE, IMPOSSIBLE);
             #[cfg(feature = "pg18")]
             {

@@ -72,6 +72,7 @@ def test_the_nearest_few_come_from_the_index(connection: psycopg.Connection, ord
         f"SELECT id FROM items ORDER BY embedding <+> '{QUERIES[0]}' LIMIT 10",
         f"SELECT id FROM items ORDER BY embedding::halfvec(24) <-> '{QUERIES[0]}' LIMIT 10",
         f"SELECT id FROM items ORDER BY id, {DISTANCE} LIMIT 10",
+        f"SELECT id FROM items ORDER BY {DISTANCE}, embedding <-> '{QUERIES[1]}' LIMIT 10",
         f"SELECT DISTINCT embedding FROM items WHERE {DISTANCE} < 3",
     ],
 )
