@@ -168,6 +168,8 @@ struct Host<'w> {
     alone: u32,
     /// The interrupts that are held while the engine trains.
     held: Option<Rc<HeldInterrupts>>,
+    /// See [`TrainingHost::left_out`].
+    left_out: u64,
     ring: pg_sys::BufferAccessStrategy,
 }
 
@@ -182,13 +184,14 @@ impl<'w> Host<'w> {
         // SAFETY: the current memory context, which it is allocated in, lives as long as the vacuum
         // of the index.
         let ring = unsafe { pg_sys::GetAccessStrategy(pg_sys::BufferAccessStrategyType::BAS_BULKWRITE) };
-        Self { index, heap, info, temp_files, wait, alone: 0, held: None, ring }
+        Self { index, heap, info, temp_files, wait, alone: 0, held: None, left_out: 0, ring }
     }
 
     /// Reads the rows of `wanted`, in ascending order, that are in some blocks of the table, each
     /// once.
     fn read(&mut self, wanted: &[u64], blocks: (u32, u32), each: table::EachRow<'_>) {
         let mut is_read = vec![false; wanted.len()];
+        let is_wanted = |row_id| wanted.binary_search(&row_id).is_ok();
         let mut each = |row_id: u64, vector: &[f32], values: &[Value]| {
             if let Ok(at) = wanted.binary_search(&row_id)
                 && !std::mem::replace(&mut is_read[at], true)
@@ -196,8 +199,12 @@ impl<'w> Host<'w> {
                 each(row_id, vector, values);
             }
         };
-        // SAFETY: the caller of `new` keeps both open.
-        unsafe { table::read_blocks(self.heap, self.index, self.info, blocks, &mut each) };
+        // SAFETY: the caller of `new` keeps both open. The horizon by which the read left rows out
+        // is at most the one that follows.
+        unsafe {
+            table::read_blocks(self.heap, self.index, self.info, blocks, &is_wanted, &mut each);
+            self.left_out = self.left_out.max(writer::before_horizon(self.heap));
+        }
     }
 }
 
@@ -285,6 +292,11 @@ impl TrainingHost for Host<'_> {
             });
         }
         Ok(found)
+    }
+
+    /// Rows that no snapshot of this server sees: one of a standby may see them.
+    fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     fn scratch(&self) -> Option<&dyn Scratch> {

@@ -177,6 +177,9 @@ pub(crate) unsafe extern "C-unwind" fn amvacuumcleanup(
 /// Repairs the graph, trains the model again if the index has grown beyond it, then calibrates and
 /// audits if that is due. Returns the blocks of the index.
 ///
+/// A vacuum that is to prevent the wraparound of transaction ids leaves out all but the repair: it
+/// has to end, and while it trained or measured no id could be given up ([`is_for_wraparound`]).
+///
 /// # Safety
 ///
 /// `index` is open and of this access method, `heap` is its table, open, and this backend is not
@@ -187,11 +190,20 @@ unsafe fn clean_up(index: pg_sys::Relation, heap: pg_sys::Relation) -> Result<u3
         writer::change(index, |change| change.give_up_training())?;
         sweep(index)?;
         repair(index)?;
+        if is_for_wraparound() {
+            return Ok(open_indexes::open(index)?.pages().page_count());
+        }
         let trained = train::grown_index(index, heap, &mut delay)?;
         calibrate::changed_index(index, trained, &mut delay)?;
         audit::changed_index(index, &mut delay)?;
         Ok(open_indexes::open(index)?.pages().page_count())
     }
+}
+
+/// Whether this is an autovacuum to prevent the wraparound of transaction ids.
+fn is_for_wraparound() -> bool {
+    // SAFETY: the entry of this backend in shared memory, whose flags it alone changes.
+    unsafe { u32::from((*pg_sys::MyProc).statusFlags) & pg_sys::PROC_VACUUM_FOR_WRAPAROUND != 0 }
 }
 
 /// Frees the pages of graphs that were replaced or given up, as far as no reader needs them.

@@ -6,12 +6,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use pagehop_engine::page::{BODY_BYTES, Pages};
+use pagehop_engine::page::{BODY_BYTES, ChangeStep, NumberedStep, Pages, PagesMut};
 use pagehop_engine::{
     CreateOptions, Error, HostRows, IdKind, Index, Metric, OnProgress, PageId, Scratch, SearchOptions,
     TrainingHost, create,
 };
-use pagehop_sim::{MemPages, MemWriter};
+use pagehop_sim::{MemPages, MemReader, MemWriter};
 use support::hosted::{built, change, check, insert, remove, row_ids};
 use support::{Rows, embeddings, no_progress};
 
@@ -315,4 +315,98 @@ fn a_page_that_was_lost_before_a_step_named_it_is_not_missed() {
         insert(&mut pages, next as u64, rows.row(next - 1), false);
     }
     assert_whole(&pages, &(1..=next as u64).collect());
+}
+
+/// A writer beside which another transaction commits before each step, as on a server: the number
+/// of the next one grows.
+struct Growing<'p> {
+    writer: MemWriter<'p>,
+    next: &'p Cell<u64>,
+}
+
+impl PagesMut for Growing<'_> {
+    type Reader<'w>
+        = MemReader<'w>
+    where
+        Self: 'w;
+
+    fn reader(&self) -> MemReader<'_> {
+        self.writer.reader()
+    }
+
+    fn page_count(&self) -> u32 {
+        self.writer.page_count()
+    }
+
+    fn commit_number(&self) -> u64 {
+        self.next.get()
+    }
+
+    fn oldest_snapshot(&self) -> u64 {
+        self.next.get() - 1
+    }
+
+    fn allocate(&mut self, count: u32) -> Result<PageId, Error> {
+        self.writer.allocate(count)
+    }
+
+    fn step(&mut self, pages: &[PageId], change: ChangeStep<'_>) -> Result<(), Error> {
+        self.step_numbered(pages, &mut |bodies, _| change(bodies))
+    }
+
+    fn step_numbered(&mut self, pages: &[PageId], change: NumberedStep<'_>) -> Result<(), Error> {
+        self.next.set(self.next.get() + 1);
+        self.writer.step(pages, &mut |bodies| change(bodies, self.next.get()))
+    }
+}
+
+/// The host of such writers.
+struct GrowingHost<'p> {
+    pages: &'p mut MemPages,
+    next: &'p Cell<u64>,
+}
+
+impl TrainingHost for GrowingHost<'_> {
+    type Pages<'p> = Growing<'p>;
+
+    fn turn<T>(&mut self, _: bool, work: impl FnOnce(&mut Growing<'_>) -> Result<T, Error>) -> Result<T, Error> {
+        work(&mut Growing { writer: self.pages.writer(), next: self.next })
+    }
+
+    fn rows(&mut self, _: &[u64]) -> Result<HostRows, Error> {
+        Ok(HostRows::default())
+    }
+
+    fn scratch(&self) -> Option<&dyn Scratch> {
+        None
+    }
+}
+
+/// A reader may take its snapshot after all that a training computes, and read page 0 right before
+/// the step that replaces the graph. It then reads the old graph.
+#[test]
+fn the_old_graph_stays_for_the_last_reader_that_may_see_it() {
+    let dim = 20;
+    let rows = Rows::new(dim, embeddings(dim, 1200, 8));
+    let live: BTreeSet<u64> = (1..=1200).collect();
+    let mut pages = grown_without_training(&rows, &live);
+    let next = Cell::new(100);
+    let mut source = Rows { ids: live.iter().copied().collect(), ..rows.clone() };
+    let index = Index::open(pages.clone()).unwrap();
+    let mut host = GrowingHost { pages: &mut pages, next: &next };
+    assert!(index.train_beside(&mut source, 1 << 30, &mut host, &mut no_progress()).unwrap());
+    let free_after_sweep = |pages: &mut MemPages, oldest: u64| {
+        let known = Index::open(pages.clone()).unwrap();
+        let mut writer = pages.writer().with_oldest_snapshot(oldest);
+        let mut change = known.change(&mut writer).unwrap();
+        while change.sweep(50).unwrap() {}
+        change.finish().unwrap();
+        drop(writer);
+        Index::open(&*pages).unwrap().info().unwrap().free_slots
+    };
+    let before = Index::open(&pages).unwrap().info().unwrap().free_slots;
+    // The last step showed the graph. That reader began when its number was the next one.
+    assert_eq!(free_after_sweep(&mut pages, next.get() - 1), before);
+    assert!(free_after_sweep(&mut pages, next.get()) > before + 1000);
+    check(&pages);
 }

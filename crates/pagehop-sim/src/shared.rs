@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::ops::{Deref, Range};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use pagehop_engine::page::{ChangeStep, Pages, PagesMut, Reader, STEP_PAGES};
+use pagehop_engine::page::{ChangeStep, NumberedStep, Pages, PagesMut, Reader, STEP_PAGES};
 use pagehop_engine::{BODY_BYTES, Error, PageId};
 
 use crate::{MemPages, Rng};
@@ -340,6 +340,10 @@ impl PagesMut for SharedWriter<'_> {
     }
 
     fn step(&mut self, pages: &[PageId], change: ChangeStep<'_>) -> Result<(), Error> {
+        self.step_numbered(pages, &mut |bodies, _| change(bodies))
+    }
+
+    fn step_numbered(&mut self, pages: &[PageId], change: NumberedStep<'_>) -> Result<(), Error> {
         assert!(pages.len() <= STEP_PAGES, "a step of {} pages", pages.len());
         let SharedSession { host, thread } = *self.session;
         host.pause(thread, Waits::ForTurn);
@@ -354,7 +358,7 @@ impl PagesMut for SharedWriter<'_> {
             bodies.push(body.ok_or_else(|| Error::corrupt(*page, "the page does not exist"))?.to_vec());
         }
         let mut changed: Vec<&mut [u8]> = bodies.iter_mut().map(Vec::as_mut_slice).collect();
-        change(&mut changed)?;
+        change(&mut changed, inner.steps)?;
         for (page, body) in pages.iter().zip(bodies) {
             inner.pages[page.0 as usize] = body.into();
         }

@@ -12,7 +12,7 @@
 
 use std::cell::Cell;
 
-use pagehop_engine::page::{ChangeStep, PagesMut};
+use pagehop_engine::page::{ChangeStep, NumberedStep, PagesMut};
 use pagehop_engine::{Change, Error, PageId, Pages, STEP_PAGES};
 use pgrx::pg_sys;
 
@@ -133,6 +133,26 @@ unsafe fn wait_for(relation: pg_sys::Relation, page: u32, lock: u32) {
         pg_sys::LockPage(relation, page, lock as i32);
         pg_sys::InterruptHoldoffCount = held;
     }
+}
+
+fn next_transaction() -> u64 {
+    // SAFETY: a read of shared memory.
+    unsafe { pg_sys::ReadNextFullTransactionId().value }
+}
+
+/// The newest transaction before the horizon of a table: what it and those before it deleted is
+/// seen by no snapshot of this server.
+///
+/// # Safety
+///
+/// `table` is open, or null for the horizon of all tables.
+pub(crate) unsafe fn before_horizon(table: pg_sys::Relation) -> u64 {
+    // SAFETY: the caller says what `table` is.
+    let horizon = unsafe { pg_sys::GetOldestNonRemovableTransactionId(table) };
+    let next = next_transaction();
+    // The horizon is at most 2^31 transactions behind the next one.
+    let behind = (next as u32).wrapping_sub(u32::from(horizon));
+    next.saturating_sub(u64::from(behind)).saturating_sub(1)
 }
 
 /// The right to change an index, alone or beside others.
@@ -272,26 +292,21 @@ impl PagesMut for Writer {
 
     /// The next transaction id: a scan that has a snapshot already began before it.
     fn commit_number(&self) -> u64 {
-        // SAFETY: a read of shared memory.
-        unsafe { pg_sys::ReadNextFullTransactionId().value }
+        next_transaction()
     }
 
     /// The horizon of the index's table: transactions of other databases do not hold it back.
     fn oldest_snapshot(&self) -> u64 {
         // SAFETY: the index is open, so it has its row of pg_index, and its table is locked by
         // the caller of the writer. The table is closed again after shared memory was read.
-        let (next, horizon) = unsafe {
+        unsafe {
             let table = pg_sys::RelationIdGetRelation((*(*self.relation).rd_index).indrelid);
-            let horizon = pg_sys::GetOldestNonRemovableTransactionId(table);
-            let next = pg_sys::ReadNextFullTransactionId().value;
+            let oldest = before_horizon(table);
             if !table.is_null() {
                 pg_sys::RelationClose(table);
             }
-            (next, horizon)
-        };
-        // The horizon is at most 2^31 transactions behind the next one.
-        let behind = (next as u32).wrapping_sub(u32::from(horizon));
-        next.saturating_sub(u64::from(behind)).saturating_sub(1)
+            oldest
+        }
     }
 
     fn allocate(&mut self, count: u32) -> Result<PageId, Error> {
@@ -347,6 +362,11 @@ impl PagesMut for Writer {
             pg_sys::UnlockReleaseBuffer(buffer);
         }
         Ok(())
+    }
+
+    fn step_numbered(&mut self, pages: &[PageId], change: NumberedStep<'_>) -> Result<(), Error> {
+        // The pages are locked when the closure runs.
+        self.step(pages, &mut |bodies| change(bodies, next_transaction()))
     }
 
     fn step(&mut self, pages: &[PageId], change: ChangeStep<'_>) -> Result<(), Error> {

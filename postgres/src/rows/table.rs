@@ -14,6 +14,9 @@ use super::vector;
 /// Called with each row.
 pub(crate) type EachRow<'r> = &'r mut dyn FnMut(u64, &[f32], &[Value]);
 
+/// Whether a row is wanted, by its id.
+pub(crate) type IsWanted<'r> = &'r dyn Fn(u64) -> bool;
+
 /// State of the callback of a scan.
 struct Reading<'r> {
     kind: Kind,
@@ -21,6 +24,7 @@ struct Reading<'r> {
     vector: Vec<f32>,
     /// Memory of one row.
     context: pg_sys::MemoryContext,
+    is_wanted: IsWanted<'r>,
     each: EachRow<'r>,
 }
 
@@ -41,15 +45,18 @@ pub(crate) unsafe fn read(
     let (allow_sync, progress, scan) = (false, true, std::ptr::null_mut());
     // SAFETY: the caller's relations are open, and `scanned` passes what the callback expects.
     unsafe {
-        scanned(index, each, |state| {
+        scanned(index, &|_| true, each, |state| {
             let call = Some(read_row as _);
             pg_sys::table_index_build_scan(heap, index, info, allow_sync, progress, call, state, scan)
         })
     }
 }
 
-/// Reads the rows of some blocks while others change the table: at least the rows that any snapshot
-/// sees. A row that is being changed may come in several versions with the same row id.
+/// Reads the wanted rows of some blocks while others change the table: at least those that any
+/// snapshot sees. A row that is being changed may come in several versions with the same row id.
+///
+/// Nothing of a row that is not wanted is looked at: it may be one of another session whose values
+/// the index will refuse.
 ///
 /// # Safety
 ///
@@ -59,12 +66,13 @@ pub(crate) unsafe fn read_blocks(
     index: pg_sys::Relation,
     info: *mut pg_sys::IndexInfo,
     (first, count): (u32, u32),
+    is_wanted: IsWanted<'_>,
     each: EachRow<'_>,
 ) {
     let (allow_sync, any_visible, progress) = (false, true, false);
     // SAFETY: the caller's relations are open, and `scanned` passes what the callback expects.
     unsafe {
-        scanned(index, each, |state| {
+        scanned(index, is_wanted, each, |state| {
             let (call, scan) = (Some(read_row as _), std::ptr::null_mut());
             pg_sys::table_index_build_range_scan(
                 heap,
@@ -88,7 +96,12 @@ pub(crate) unsafe fn read_blocks(
 /// # Safety
 ///
 /// `index` is open, and `scan` gives its argument to [`read_row`] alone.
-unsafe fn scanned(index: pg_sys::Relation, each: EachRow<'_>, scan: impl FnOnce(*mut c_void) -> f64) -> f64 {
+unsafe fn scanned(
+    index: pg_sys::Relation,
+    is_wanted: IsWanted<'_>,
+    each: EachRow<'_>,
+    scan: impl FnOnce(*mut c_void) -> f64,
+) -> f64 {
     // SAFETY: the current context is there; an error leaves the new one to it. The caller keeps the
     // index open.
     let (context, kind, columns) = unsafe {
@@ -101,7 +114,7 @@ unsafe fn scanned(index: pg_sys::Relation, each: EachRow<'_>, scan: impl FnOnce(
         );
         (context, Kind::of(index), FilterColumn::of(index))
     };
-    let mut reading = Reading { kind, columns, vector: Vec::new(), context, each };
+    let mut reading = Reading { kind, columns, vector: Vec::new(), context, is_wanted, each };
     let rows = scan((&raw mut reading).cast());
     // SAFETY: it was made above, and nothing in it is used any more.
     unsafe { pg_sys::MemoryContextDelete(context) };
@@ -119,21 +132,21 @@ unsafe extern "C-unwind" fn read_row(
 ) {
     // SAFETY: `scanned` passed its `Reading` as the state, and nothing else uses it during the
     // scan.
-    let Reading { kind, columns, vector, context, each } = unsafe { &mut *state.cast::<Reading<'_>>() };
-    // SAFETY: PostgreSQL passes the values of the index's columns.
-    if unsafe { *is_null } {
+    let Reading { kind, columns, vector, context, is_wanted, each } = unsafe { &mut *state.cast::<Reading<'_>>() };
+    // SAFETY: PostgreSQL passes the values of the index's columns, and the place of the row.
+    let (is_null_vector, row_id) = unsafe { (*is_null, vector::row_id(*tid)) };
+    if is_null_vector || !is_wanted(row_id) {
         return;
     }
     vector.clear();
-    // SAFETY: PostgreSQL passes a value of the column's type and the place of the row; the context
-    // is `scanned`'s.
-    let (row_id, filters) = unsafe {
+    // SAFETY: PostgreSQL passes a value of the column's type; the context is `scanned`'s.
+    let filters = unsafe {
         let callers = pg_sys::MemoryContextSwitchTo(*context);
         vector::append(*values, kind.element, vector);
         let filters = columns::values(index, columns, values, is_null);
         pg_sys::MemoryContextSwitchTo(callers);
         pg_sys::MemoryContextReset(*context);
-        (vector::row_id(*tid), filters)
+        filters
     };
     if kind.has_place(vector) {
         each(row_id, vector, &filters);

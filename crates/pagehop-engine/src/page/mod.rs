@@ -250,8 +250,21 @@ pub trait PagesMut {
     /// Those of [`Reader::finish`]; those of `change`.
     fn step(&mut self, pages: &[PageId], change: ChangeStep<'_>) -> Result<(), Error>;
 
+    /// As [`PagesMut::step`]; `change` also gets the commit number of the moment at which no reader
+    /// sees the pages as they were before. A host whose number grows while a writer works reads it
+    /// within the step: a reader that has seen the old pages has a snapshot below it.
+    ///
+    /// # Errors
+    ///
+    /// As [`PagesMut::step`].
+    fn step_numbered(&mut self, pages: &[PageId], change: NumberedStep<'_>) -> Result<(), Error> {
+        let commit = self.commit_number();
+        self.step(pages, &mut |bodies| change(bodies, commit))
+    }
+
     /// Called before pages are used again that readers with a snapshot of `commit` or before may
-    /// read, once this host has no such reader. A host with readers elsewhere informs them.
+    /// read, once this host has no such reader, and before a graph is shown that lacks rows which
+    /// only those see. A host with readers elsewhere informs them.
     ///
     /// # Errors
     ///
@@ -308,6 +321,9 @@ pub(crate) fn step<W: PagesMut>(pages: &mut W, ids: &[PageId], change: ChangeSte
 
 /// Changes the bodies of a step's pages in place.
 pub type ChangeStep<'a> = &'a mut dyn FnMut(&mut [&mut [u8]]) -> Result<(), Error>;
+
+/// The same with the commit number of the step.
+pub type NumberedStep<'a> = &'a mut dyn FnMut(&mut [&mut [u8]], u64) -> Result<(), Error>;
 
 /// The destination of a build's pages.
 pub trait PageSink {

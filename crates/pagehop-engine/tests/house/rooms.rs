@@ -126,7 +126,7 @@ const STORE_ROOMS: [&str; 25] = [
 ];
 
 /// The rooms of the PostgreSQL extension, in the same order.
-const POSTGRES_ROOMS: [&str; 23] = [
+const POSTGRES_ROOMS: [&str; 24] = [
     "lib",
     "handler",
     "build",
@@ -146,6 +146,7 @@ const POSTGRES_ROOMS: [&str; 23] = [
     "parameters",
     "progress",
     "sql_function",
+    "replay",
     "held_interrupts",
     "signals",
     "lists",

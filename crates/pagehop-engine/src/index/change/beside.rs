@@ -78,6 +78,14 @@ pub trait TrainingHost {
     /// Those of the host.
     fn rows(&mut self, row_ids: &[u64]) -> Result<HostRows, Error>;
 
+    /// The largest commit number at which a row may have been deleted that the host left out, of
+    /// the rows of the index; 0 if it gave all that any reader sees. A reader elsewhere may still
+    /// see such a row. Before it gets the new graph, which lacks the row, the host informs it
+    /// ([`PagesMut::reuse`]).
+    fn left_out(&self) -> u64 {
+        0
+    }
+
     /// See [`PageSink::scratch`].
     fn scratch(&self) -> Option<&dyn Scratch>;
 }
@@ -213,16 +221,19 @@ impl Shadow {
 
     /// Makes this graph the graph of the index.
     fn show<H: TrainingHost>(self, host: &mut H) -> Result<(), Error> {
+        let left_out = host.left_out();
         self.turn(host, true, |pages, meta| {
             let new = Meta::read(&mut GraphReader::new(pages.reader(), self.root))?;
-            let (end, commit) = (pages.page_count(), pages.commit_number());
-            Steps::new(pages, meta).step_meta(&[], &mut |meta, _| {
+            let end = pages.page_count();
+            if left_out > 0 {
+                pages.reuse(left_out)?;
+            }
+            Steps::new(pages, meta).step_meta_numbered(|meta, commit| {
                 let before = replace(meta, &new);
                 meta.change.show_graph(&before, end, commit);
                 // A reader that has cached the pending list of the old graph reads that of the new
                 // one.
                 meta.change.pending_since = meta.change.commit + 1;
-                Ok(())
             })
         })
     }

@@ -262,16 +262,42 @@ impl<'w, W: PagesMut> Steps<'w, W> {
         let mut newest = None;
         page::step(&mut self.pages, &all, &mut |bodies| {
             let (meta_body, others) = bodies.split_last_mut().expect("the meta page is in the step");
-            let mut meta = Meta::decode(meta_body)?;
-            meta.page_count = meta.page_count.max(page_count);
-            change(&mut meta, others)?;
-            // Readers compare this number to learn whether the meta page that they know is current.
-            meta.change.commit += u64::from(meta.id_kind == IdKind::HostOwned);
-            meta.write(meta_body);
-            newest = Some(meta);
+            newest = Some(change_meta(meta_body, page_count, |meta| change(meta, others))?);
             Ok(())
         })?;
         self.know(newest.expect("the step ran"));
         Ok(())
     }
+
+    /// A step over the meta page alone, which `change` gets decoded, with the commit number of the
+    /// step ([`PagesMut::step_numbered`]).
+    pub(super) fn step_meta_numbered(&mut self, mut change: impl FnMut(&mut Meta, u64)) -> Result<(), Error> {
+        let (root, page_count) = (self.pages.root, self.pages.page_count());
+        let mut newest = None;
+        self.pages.host.step_numbered(&[root], &mut |bodies, commit| {
+            let changed = |meta: &mut Meta| {
+                change(meta, commit);
+                Ok(())
+            };
+            newest = Some(change_meta(bodies[0], page_count, changed)?);
+            Ok(())
+        })?;
+        self.know(newest.expect("the step ran"));
+        Ok(())
+    }
+}
+
+/// Changes a meta page, and returns it decoded.
+fn change_meta(
+    body: &mut [u8],
+    page_count: u32,
+    change: impl FnOnce(&mut Meta) -> Result<(), Error>,
+) -> Result<Meta, Error> {
+    let mut meta = Meta::decode(body)?;
+    meta.page_count = meta.page_count.max(page_count);
+    change(&mut meta)?;
+    // Readers compare this number to learn whether the meta page that they know is current.
+    meta.change.commit += u64::from(meta.id_kind == IdKind::HostOwned);
+    meta.write(body);
+    Ok(meta)
 }

@@ -170,15 +170,14 @@ pub(super) fn rebuild<W: PagesMut>(
     let (first, pages) = (PageId(steps.page_count()), steps.host_mut());
     let sink = &mut NewPages { pages, number };
     let built = build::build_from(&mut source, &options, Some(first), sink, progress)?;
-    let (commit, end) = (steps.commit_number(), steps.page_count());
-    steps.step_meta(&[], &mut |meta, _| {
+    let end = steps.page_count();
+    steps.step_meta_numbered(|meta, commit| {
         let before = replace(meta, &built);
         match is_hosted {
             true => meta.change.show_graph(&before, end, commit),
             false => (meta.change.retired_end, meta.change.retired_at) = (first.0, commit),
         }
         meta.change.recoded_error = recoded_error;
-        Ok(())
     })?;
     graph.reload()
 }
