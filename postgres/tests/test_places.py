@@ -250,3 +250,24 @@ def test_a_table_that_was_locked_in_both_orders_is_whole_after_a_restart(new_clu
         assert number(connection, "SELECT pg_relation_size('items')") == size
         assert number(connection, "SELECT count(*) FROM items") == ROWS
     cluster.remove()
+
+
+def test_a_place_is_read_without_the_other_expressions_of_the_index(
+    connect: Connect, connection: psycopg.Connection
+) -> None:
+    """They are not part of the query, whose user may have no right to their functions."""
+    run(connection, "CREATE FUNCTION doubled(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN 2 * $1; END'")
+    run(connection, "REVOKE EXECUTE ON FUNCTION doubled FROM PUBLIC; DROP INDEX items_embedding")
+    run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops, doubled(id))")
+    role = f"reader_{connection.info.dbname}"
+    run(connection, f"CREATE ROLE {role}; GRANT SELECT ON items TO {role}")
+    try:
+        reader = connect()
+        run(reader, f"SET ROLE {role}; SET pagehop.search_list = 200")
+        with only_by_index(reader):
+            run(reader, f"DECLARE c CURSOR FOR {nearest()}")
+            fetched = ids(reader, "FETCH 50 FROM c")
+            assert number(reader, "SELECT rechecks::int FROM pagehop_last_scan()") >= 0
+            assert fetched == ids(reader, nearest())
+    finally:
+        run(connection, f"REVOKE ALL ON items FROM {role}; DROP ROLE {role}")

@@ -170,7 +170,8 @@ impl Eq for Placed {}
 struct Table {
     slot: *mut pg_sys::TupleTableSlot,
     state: *mut pg_sys::EState,
-    /// What is indexed.
+    /// The first column of the index: no other, since its expressions are not part of the query, and
+    /// the user need not have the right to their functions.
     info: *mut pg_sys::IndexInfo,
 }
 
@@ -188,6 +189,10 @@ impl Table {
                 state: pg_sys::CreateExecutorState(),
                 info: pg_sys::BuildIndexInfo((*scan).indexRelation),
             };
+            let info = &mut *made.info;
+            let expressions = i32::from(info.ii_IndexAttrNumbers[0] == 0);
+            (info.ii_NumIndexAttrs, info.ii_NumIndexKeyAttrs) = (1, 1);
+            info.ii_Expressions = pg_sys::list_truncate(info.ii_Expressions, expressions);
             pg_sys::MemoryContextSwitchTo(callers);
             made
         }
@@ -218,10 +223,9 @@ impl Table {
     ///
     /// There is one, and `key` is the order key of the scan.
     unsafe fn distance(&self, key: &mut pg_sys::ScanKeyData) -> f64 {
-        let mut values = [pg_sys::Datum::from(0); pg_sys::INDEX_MAX_KEYS as usize];
-        let mut is_null = [false; pg_sys::INDEX_MAX_KEYS as usize];
-        // SAFETY: the caller says that there is a row. An index has no more columns than there are
-        // places, and its first is of the type that the operator of the key takes.
+        let (mut value, mut is_null) = (pg_sys::Datum::from(0), false);
+        // SAFETY: the caller says that there is a row. `new` left one column, which is of the type
+        // that the operator of the key takes.
         unsafe {
             let mut context = (*self.state).es_per_tuple_exprcontext;
             if context.is_null() {
@@ -229,11 +233,11 @@ impl Table {
             }
             (*context).ecxt_scantuple = self.slot;
             let callers = pg_sys::MemoryContextSwitchTo((*context).ecxt_per_tuple_memory);
-            pg_sys::FormIndexDatum(self.info, self.slot, self.state, values.as_mut_ptr(), is_null.as_mut_ptr());
+            pg_sys::FormIndexDatum(self.info, self.slot, self.state, &raw mut value, &raw mut is_null);
             let (operator, collation) = (&raw mut key.sk_func, key.sk_collation);
             // Only a damaged index has a row without a vector.
             let distance =
-                (!is_null[0]).then(|| pg_sys::FunctionCall2Coll(operator, collation, values[0], key.sk_argument));
+                (!is_null).then(|| pg_sys::FunctionCall2Coll(operator, collation, value, key.sk_argument));
             pg_sys::MemoryContextSwitchTo(callers);
             pg_sys::MemoryContextReset((*context).ecxt_per_tuple_memory);
             distance.map_or(f64::INFINITY, |distance| f64::from_bits(distance.value() as u64))
