@@ -3,13 +3,14 @@
 
 \echo Use "CREATE EXTENSION pagehop CASCADE" to load this file. \quit
 
--- Without it CREATE EXTENSION would stop at a type that is missing.
+-- Without it CREATE EXTENSION would stop at a type that is missing. Operators are those of
+-- pg_catalog: others may have put their own into the schema of the extension.
 
 DO $$
 DECLARE
-    found text := (SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'vector');
+    found text := (SELECT extversion FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'vector');
 BEGIN
-    IF pg_catalog.string_to_array(found, '.')::int[] < ARRAY[0, 7] THEN
+    IF pg_catalog.string_to_array(found, '.')::int[] OPERATOR(pg_catalog.<) ARRAY[0, 7] THEN
         RAISE EXCEPTION 'pagehop needs pgvector 0.7 or newer, and here it is %', found
             USING HINT = 'Install a newer pgvector and run ALTER EXTENSION vector UPDATE.';
     END IF;

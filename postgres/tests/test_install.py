@@ -86,6 +86,19 @@ def test_a_pgvector_that_is_too_old_is_named(connect: Connect) -> None:
     run(connection, "CREATE EXTENSION pagehop")
 
 
+def test_operators_of_others_are_not_run_by_the_installation(connect: Connect) -> None:
+    """It is a superuser's, and its schema may be one in which others can make operators."""
+    connection = connect()
+    run(connection, "DROP EXTENSION pagehop; CREATE SCHEMA shared; CREATE TABLE calls (of text)")
+    for name, left, right in [("=", "name", "text"), ("<", "int[]", "int[]")]:
+        body = f"INSERT INTO public.calls VALUES ('{name}') RETURNING true"
+        run(connection, f"CREATE FUNCTION shared.spy({left}, {right}) RETURNS bool LANGUAGE sql AS $$ {body} $$")
+        arguments = f"LEFTARG = {left}, RIGHTARG = {right}"
+        run(connection, f"CREATE OPERATOR shared.{name} (FUNCTION = shared.spy, {arguments})")
+    run(connection, "CREATE EXTENSION pagehop SCHEMA shared")
+    assert run(connection, "SELECT * FROM calls") == []
+
+
 def test_a_session_loads_one_file_of_the_extension(connect: Connect, server: Server) -> None:
     other = server.library_folder / "pagehop_other.so"
     shutil.copy(server.library_folder / "pagehop.so", other)
