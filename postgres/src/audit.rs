@@ -97,6 +97,10 @@ pub(crate) unsafe fn changed_index(index: pg_sys::Relation, wait: &mut dyn FnMut
     {
         return Ok(());
     }
+    // SAFETY: the caller keeps the index open.
+    if !unsafe { has_room(index, &info) } {
+        return Ok(());
+    }
     train::count_own_snapshot();
     let mut wait_and_go_on = |_: Progress| {
         wait();
@@ -125,6 +129,24 @@ pub(crate) unsafe fn changed_index(index: pg_sys::Relation, wait: &mut dyn FnMut
         }
     }
     Ok(())
+}
+
+/// Whether an audit has room for its fewest queries; the log has a message if not. VACUUM goes on
+/// without an audit, which it may leave out.
+///
+/// # Safety
+///
+/// `index` is open.
+unsafe fn has_room(index: pg_sys::Relation, info: &Info) -> bool {
+    let needed = SAMPLES_MIN * memory::query_bytes(info.dim, K, info.rows);
+    let has_room = needed <= memory::limit_bytes();
+    if !has_room {
+        // SAFETY: the caller keeps the index open.
+        let (name, setting) = (unsafe { errors::name(index) }, memory::setting());
+        let kilobytes = needed.div_ceil(1 << 10);
+        pgrx::log!("index \"{name}\" was not audited: that takes {kilobytes} kB, more than {setting}");
+    }
+    has_room
 }
 
 /// The audit of an index by its rows; `None` if an insertion trained it during this time, so that

@@ -303,3 +303,21 @@ def test_a_crash_after_a_build_in_little_memory_loses_nothing(new_cluster: Calla
         fill(connection, vectors(50, seed=2), first=ROWS + 50)
         assert check(connection)["nodes"] == ROWS + 100
     replica.remove()
+
+
+def test_a_vacuum_without_memory_for_an_audit_goes_on_without_one(new_cluster: Callable[..., Cluster]) -> None:
+    """The least that PostgreSQL 18 lets maintenance have is less than twelve queries take."""
+    cluster = new_cluster(autovacuum=False, fsync=False)
+    if cluster.server.major < 18:
+        pytest.skip("PostgreSQL 17 gives maintenance at least 1 MB")
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        scatter(connection, 1200, dim=64)
+        build(connection)
+        run(connection, "DELETE FROM items WHERE id % 8 = 0; SET maintenance_work_mem = '64kB'")
+        run(connection, "VACUUM items")
+        assert check(connection)["nodes"] == 1050
+        said = 'index "items_embedding" was not audited: that takes 74 kB, more than maintenance_work_mem'
+        assert said in cluster.log.read_text()
+        assert ask(connection, "pagehop_info")["audited_recall"] is None
+        run(connection, "RESET maintenance_work_mem; VACUUM (INDEX_CLEANUP on) items")
+        assert ask(connection, "pagehop_info")["audited_recall"] is not None

@@ -47,13 +47,13 @@ pub(crate) fn is_autovacuum() -> bool {
     unsafe { pg_sys::MyBackendType == pg_sys::BackendType::B_AUTOVAC_WORKER }
 }
 
-/// Raises an error if `what` needs more than `maintenance_work_mem`, or more than the system would
-/// give now.
+/// Raises an error if `what` needs more than the limit, or more than the system would give now.
 pub(crate) fn budget(what: &str, bytes: u64) {
     let limit = limit_bytes();
     if bytes > limit {
-        let message = format!("{what} needs {} MB, more than maintenance_work_mem", bytes.div_ceil(1 << 20));
-        let hint = format!("SET maintenance_work_mem = '{}MB';", bytes.div_ceil(1 << 20));
+        let (setting, megabytes) = (setting(), bytes.div_ceil(1 << 20));
+        let message = format!("{what} needs {megabytes} MB, more than {setting}");
+        let hint = format!("SET {setting} = '{megabytes}MB';");
         errors::report(PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED, message, Some(hint));
     }
     reserve(bytes as usize);
