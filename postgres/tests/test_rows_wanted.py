@@ -98,3 +98,23 @@ def test_dead_versions_cost_little_recall(connect: Connect) -> None:
     # The session learns that the dead rows are gone.
     recall(connection, vectors(100, seed=78))
     assert hops_of(connection, nearest, asked) < 0.85 * hops
+
+
+def test_rows_that_others_have_locked_are_searched_past(connect: Connect) -> None:
+    """SKIP LOCKED leaves them out like a condition that they do not meet."""
+    connection, other = connect(), connect()
+    built(connection, 5000)
+    run(connection, "SET pagehop.recall = 0.95")
+    free = "id % 4 = 0"
+    nearest = "SELECT id FROM items {where} ORDER BY embedding <-> '{query}' LIMIT 100 {lock}"
+    found, hops = {"condition": 0, "lock": 0}, {"condition": 0, "lock": 0}
+    with other.transaction():
+        run(other, f"SELECT id FROM items WHERE NOT {free} FOR UPDATE")
+        for query in QUERIES:
+            truth = set(by_scan(connection, query, 100, where=free))
+            for way, where, lock in [("condition", f"WHERE {free}", ""), ("lock", "", "FOR UPDATE SKIP LOCKED")]:
+                with only_by_index(connection):
+                    statement = nearest.format(where=where, query=query, lock=lock)
+                    found[way] += len(truth & set(ids(connection, statement)))
+                    hops[way] += number(connection, "SELECT hops FROM pagehop_last_scan()")
+    assert found["lock"] > found["condition"] - 0.01 * 100 * len(QUERIES), (found, hops)

@@ -15,6 +15,8 @@ use pgrx::pg_sys::NodeTag;
 use pgrx::prelude::*;
 use pgrx::{is_a, pg_sys};
 
+use crate::lists::elements;
+
 /// A statement that runs.
 #[derive(Clone, Copy)]
 struct Running {
@@ -172,7 +174,7 @@ pub(crate) fn runs_to_end() -> bool {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WantedRows {
     pub(crate) count: usize,
-    /// Whether a condition may leave some of the scan's rows out.
+    /// Whether a condition, or SKIP LOCKED, may leave some of the scan's rows out.
     pub(crate) is_filtered: bool,
     /// The place where the rows that the condition lets through can be counted.
     pub(crate) passage: Option<Passage>,
@@ -227,6 +229,29 @@ unsafe fn nodes(first: *mut pg_sys::pairingheap_node) -> usize {
     count
 }
 
+/// Whether rows that others have locked are left out (SKIP LOCKED).
+///
+/// # Safety
+///
+/// `node` is of a plan that runs.
+unsafe fn may_skip(node: *mut pg_sys::LockRowsState) -> bool {
+    // SAFETY: the caller says that the node is of a plan that runs: it has a list of the tables
+    // whose rows it locks, each with how.
+    unsafe {
+        let locks = elements::<pg_sys::ExecAuxRowMark>((*node).lr_arowMarks);
+        locks.iter().any(|lock| (*(**lock).rowmark).waitPolicy == pg_sys::LockWaitPolicy::LockWaitSkip)
+    }
+}
+
+/// The way of rows from a scan to a node above it.
+struct Way {
+    scan: *mut pg_sys::IndexScanState,
+    /// Whether each row reaches the node before the next one is taken from the scan.
+    is_direct: bool,
+    /// Whether some may be left out: by a condition, or because others have locked them.
+    is_filtered: bool,
+}
+
 struct LimitSearch {
     scan: pg_sys::IndexScanDesc,
     found: Option<WantedRows>,
@@ -253,15 +278,14 @@ impl LimitSearch {
             if node.is_null() || !is_a(node.cast(), NodeTag::T_LimitState) {
                 return false;
             }
-            let Some((scan, is_direct)) = self.passed_on((*node).lefttree) else { return false };
+            let Some(way) = self.passed_on((*node).lefttree) else { return false };
             let limit = &*node.cast::<pg_sys::LimitState>();
             if !limit.noCount && limit.count > 0 {
                 // The rows that an OFFSET skips are not counted: consecutive pages are then parts
                 // of one search.
                 let count = usize::try_from(limit.count).unwrap_or(usize::MAX);
-                let is_filtered = !(*scan).ss.ps.qual.is_null();
-                let passage = is_direct.then_some(Passage { limit: node.cast(), scan });
-                self.found = Some(WantedRows { count, is_filtered, passage });
+                let passage = way.is_direct.then_some(Passage { limit: node.cast(), scan: way.scan });
+                self.found = Some(WantedRows { count, is_filtered: way.is_filtered, passage });
             }
             true
         }
@@ -276,23 +300,21 @@ impl LimitSearch {
     unsafe fn fetched(&mut self, plan: *mut pg_sys::PlanState, rows: u64) {
         // SAFETY: the caller says that the plan runs.
         unsafe {
-            if let Some((scan, _)) = self.passed_on(plan).filter(|_| rows > 0) {
+            if let Some(way) = self.passed_on(plan).filter(|_| rows > 0) {
                 let count = usize::try_from(rows.max(FETCH_AT_LEAST)).unwrap_or(usize::MAX);
-                let is_filtered = !(*scan).ss.ps.qual.is_null();
-                self.found = Some(WantedRows { count, is_filtered, passage: None });
+                self.found = Some(WantedRows { count, is_filtered: way.is_filtered, passage: None });
             }
         }
     }
 
-    /// The scan, if it is below `node` and its rows reach `node`, one for one, as long as `node`
-    /// wants rows; and whether each does before the next one is taken from the scan. A merge has
-    /// rows of other scans, too, and a sort waits for some.
+    /// The way from the scan to `node`, if the scan is below it and its rows reach it as long as
+    /// `node` wants rows. A merge has rows of other scans, too, and a sort waits for some.
     ///
     /// # Safety
     ///
     /// `node` is of a plan that runs, or null.
-    unsafe fn passed_on(&self, mut node: *mut pg_sys::PlanState) -> Option<(*mut pg_sys::IndexScanState, bool)> {
-        let mut is_direct = true;
+    unsafe fn passed_on(&self, mut node: *mut pg_sys::PlanState) -> Option<Way> {
+        let (mut is_direct, mut skips_locked) = (true, false);
         // SAFETY: the caller says that the node is of a plan that runs, or null; a node is of the
         // type that its tag says.
         unsafe {
@@ -300,20 +322,25 @@ impl LimitSearch {
                 node = match (*node.cast::<pg_sys::Node>()).type_ {
                     NodeTag::T_IndexScanState => {
                         let scan = node.cast::<pg_sys::IndexScanState>();
-                        return ((*scan).iss_ScanDesc == self.scan).then_some((scan, is_direct));
+                        let is_filtered = skips_locked || !(*scan).ss.ps.qual.is_null();
+                        return ((*scan).iss_ScanDesc == self.scan).then_some(Way { scan, is_direct, is_filtered });
                     }
                     NodeTag::T_MergeAppendState => {
                         let merge = &*node.cast::<pg_sys::MergeAppendState>();
                         let count = usize::try_from(merge.ms_nplans).unwrap_or(0);
-                        let (scan, _) = (0..count).find_map(|at| self.passed_on(*merge.mergeplans.add(at)))?;
-                        return Some((scan, false));
+                        let below = (0..count).find_map(|at| self.passed_on(*merge.mergeplans.add(at)))?;
+                        let is_filtered = skips_locked || below.is_filtered;
+                        return Some(Way { is_direct: false, is_filtered, ..below });
                     }
                     // It sorts only rows of equal distance.
                     NodeTag::T_IncrementalSortState => {
                         is_direct = false;
                         (*node).lefttree
                     }
-                    NodeTag::T_LockRowsState => (*node).lefttree,
+                    NodeTag::T_LockRowsState => {
+                        skips_locked |= may_skip(node.cast());
+                        (*node).lefttree
+                    }
                     NodeTag::T_ResultState if (*node).qual.is_null() => (*node).lefttree,
                     NodeTag::T_SubqueryScanState if (*node).qual.is_null() => {
                         (*node.cast::<pg_sys::SubqueryScanState>()).subplan
