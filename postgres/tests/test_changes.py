@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
 import psycopg
 import pytest
+from psycopg import errors
 
 from devserver import Cluster
 from tests.items import (
@@ -18,12 +20,14 @@ from tests.items import (
     create,
     everything,
     fill,
+    ids,
     number,
     only_by_index,
     recall,
     run,
     vectors,
 )
+from tests.test_maintenance import wait
 
 
 @pytest.mark.parametrize(("operators", "kind", "operator"), KINDS)
@@ -160,3 +164,30 @@ def test_a_replica_answers_the_same(new_cluster: Callable[..., Cluster]) -> None
             assert everything(other) == everything(connection)
             assert len(everything(other)) == 950
     replica.remove()
+
+
+def test_serializable_transactions_see_rows_that_wait_for_the_index(connect: Connect) -> None:
+    """Each reads what the other writes, so one has to fail. The row of the first is in the table
+    before the second reads, and comes into the index after that.
+    """
+    first, second, watcher = connect(), connect(), connect()
+    create(first)
+    fill(first, vectors(2000, seed=1))
+    near = f"SELECT id FROM items ORDER BY embedding <-> '{QUERIES[0]}' LIMIT 10"
+    serializable = "BEGIN ISOLATION LEVEL SERIALIZABLE; SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off"
+    run(watcher, "SELECT pg_advisory_lock(7)")
+    for session in [first, second]:
+        run(session, serializable)
+    assert 5000 not in ids(first, near)
+    rows = f"(VALUES (5000, '{QUERIES[0]}'::vector), (5001, '{QUERIES[1]}'::vector)) new (id, embedding)"
+    lock = "CASE WHEN id = 5001 THEN pg_advisory_xact_lock_shared(7) IS NOT NULL ELSE true END"
+    insert = f"INSERT INTO items (id, embedding) SELECT id, embedding FROM {rows} WHERE {lock}"
+    with ThreadPoolExecutor() as threads:
+        inserted = threads.submit(run, first, f"{insert}; COMMIT")
+        waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        wait(lambda: number(watcher, waits) > 0 or inserted.done())
+        assert 5000 not in ids(second, near)
+        run(second, f"INSERT INTO items (id, embedding) VALUES (6000, '{QUERIES[0]}'); COMMIT")
+        run(watcher, "SELECT pg_advisory_unlock(7)")
+        with pytest.raises(errors.SerializationFailure):
+            inserted.result(timeout=60)

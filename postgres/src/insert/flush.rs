@@ -17,6 +17,15 @@ use crate::{calibrate, errors};
 /// caches.
 const ROWS_PER_TURN: usize = 8;
 
+unsafe extern "C-unwind" {
+    /// PostgreSQL's function, which its bindings leave out.
+    fn CheckForSerializableConflictIn(
+        relation: pg_sys::Relation,
+        tid: pg_sys::ItemPointer,
+        block: pg_sys::BlockNumber,
+    );
+}
+
 /// A row to be inserted.
 struct Ready<'a> {
     row_id: u64,
@@ -42,6 +51,8 @@ pub(super) unsafe fn flush(index: pg_sys::Relation) {
                 // SAFETY: the caller keeps the index open.
                 added.unwrap_or_else(|error| unsafe { errors::raise(index, error) });
                 waiting::forget(oid, subtransaction);
+                // SAFETY: the caller keeps the index open.
+                unsafe { check_for_conflict(index) };
             }
             Taken::Lost => {
                 // SAFETY: the caller keeps the index open.
@@ -55,6 +66,22 @@ pub(super) unsafe fn flush(index: pg_sys::Relation) {
                 );
             }
         }
+    }
+}
+
+/// Looks for serializable transactions that have read the index without the rows that were added.
+/// PostgreSQL does so before it calls `aminsert`, and they may have read it since.
+///
+/// # Safety
+///
+/// `index` is open.
+unsafe fn check_for_conflict(index: pg_sys::Relation) {
+    // SAFETY: the caller keeps the index open. Without a place, the function looks for those that
+    // have read any part of it, as a scan of an index without predicate locks of its own counts.
+    unsafe {
+        pg_sys::ffi::pg_guard_ffi_boundary(|| {
+            CheckForSerializableConflictIn(index, std::ptr::null_mut(), pg_sys::InvalidBlockNumber);
+        });
     }
 }
 
@@ -89,7 +116,11 @@ pub(super) unsafe fn insert_now(
     unchanged: bool,
 ) -> Result<(), Error> {
     // SAFETY: the caller keeps the index open and is not its writer.
-    unsafe { insert(index, &[row_id], vector, values, unchanged) }
+    unsafe {
+        insert(index, &[row_id], vector, values, unchanged)?;
+        check_for_conflict(index);
+    }
+    Ok(())
 }
 
 /// Adds rows, the first of them by one training if with them the index is large enough to be
