@@ -18,6 +18,7 @@
 //! | `rows/` | vectors, operator classes, and where a build keeps its rows |
 //! | `temp_files.rs` | temporary files of a build |
 //! | `parameters.rs`, `progress.rs`, `sql_function.rs` | storage parameters; progress of a build; exports of SQL functions |
+//! | `replay.rs` | errors where a standby's replay moved |
 //! | `held_interrupts.rs`, `signals.rs`, `lists.rs`, `errors.rs` | interrupts, signals, PostgreSQL's lists, errors |
 //!
 //! A room imports only rooms below it in this list, and a test holds that
@@ -38,6 +39,7 @@ mod options;
 mod pages;
 mod parameters;
 mod progress;
+mod replay;
 mod rows;
 mod scan;
 mod signals;

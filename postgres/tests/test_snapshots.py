@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -109,6 +110,47 @@ def test_what_replay_changed_during_a_scan_is_no_damage(new_cluster: Callable[..
         begin_scan(connection)
         with pytest.raises(errors.IndexCorrupted):
             run(connection, "FETCH ALL FROM nearest")
+    standby.remove()
+
+
+def test_what_replay_changed_during_a_function_is_no_damage(new_cluster: Callable[..., Cluster]) -> None:
+    primary = without_checksums(new_cluster)
+    standby = primary.basebackup()
+    standby.start()
+    primary.wait_for_replay(standby)
+    with psycopg.connect(standby.dsn(), autocommit=True) as connection:
+        path = str(value(connection, "SELECT pg_relation_filepath('items_embedding')"))
+        size = number(connection, "SELECT (pg_relation_size('items_embedding') / 8192)::int")
+    damage(standby, path, [size - 1], 24, b"\x5a" * 8168)
+    stop = threading.Event()
+
+    def write() -> None:
+        with psycopg.connect(primary.dsn(), autocommit=True) as writer:
+            run(writer, "CREATE TABLE other (id int); SET synchronous_commit = remote_apply")
+            while not stop.is_set():
+                run(writer, "INSERT INTO other VALUES (1)")
+
+    measured = "SELECT * FROM pagehop_recall('items_embedding')"
+    with psycopg.connect(standby.dsn(), autocommit=True) as connection:
+        with pytest.raises(errors.IndexCorrupted):
+            run(connection, measured)
+        thread = threading.Thread(target=write)
+        thread.start()
+        try:
+            for _ in range(500):
+                with pytest.raises((errors.IndexCorrupted, errors.SerializationFailure)) as raised:
+                    run(connection, measured)
+                if "recovery changed index" in str(raised.value):
+                    break
+            else:
+                pytest.fail("replay did not move during any of them")
+            assert isinstance(raised.value, errors.SerializationFailure)
+        finally:
+            stop.set()
+            thread.join()
+        primary.wait_for_replay(standby)
+        with pytest.raises(errors.IndexCorrupted):
+            run(connection, measured)
     standby.remove()
 
 

@@ -39,7 +39,7 @@ use crate::options::{End, Limits};
 use crate::pages::open_indexes;
 use crate::rows::opclass::Kind;
 use crate::rows::vector;
-use crate::{errors, options};
+use crate::{errors, options, replay};
 
 /// The state of a scan between calls.
 struct Scan {
@@ -161,7 +161,7 @@ pub(crate) unsafe extern "C-unwind" fn amrescan(
     state.in_order.clear();
     state.limits = options::limits();
     state.done = false;
-    state.replayed = replayed();
+    state.replayed = replay::position();
     // A search from before is used again, for its buffers.
     if let Some(search) = &mut state.search {
         state.stats.add(&search.stats(), search.pages_ahead());
@@ -216,25 +216,6 @@ pub(crate) unsafe extern "C-unwind" fn amgettuple(
         // SAFETY: the scan keeps its index open.
         Err(error) => unsafe { state.raise(scan, error) },
     }
-}
-
-/// How far a standby has replayed the log; `None` on a primary.
-fn replayed() -> Option<pg_sys::XLogRecPtr> {
-    // SAFETY: reads of shared memory; null means that the timeline is not wanted.
-    unsafe { pg_sys::RecoveryInProgress().then(|| pg_sys::GetXLogReplayRecPtr(std::ptr::null_mut())) }
-}
-
-/// Raises an error for pages that contradict each other because replay changed them during the
-/// read. Damage would be found again.
-///
-/// # Safety
-///
-/// `index` is open.
-unsafe fn refuse_replayed(index: pg_sys::Relation) -> ! {
-    // SAFETY: the caller keeps the index open.
-    let what = format!("recovery changed index \"{}\" during the scan", unsafe { errors::name(index) });
-    let hint = "Run the statement again.".to_string();
-    errors::report(PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE, what, Some(hint))
 }
 
 /// Refuses a snapshot under which a row may take the place of another while the scan holds no pin:
@@ -310,12 +291,7 @@ impl Scan {
     /// `scan` has its index open.
     unsafe fn raise(&self, scan: pg_sys::IndexScanDesc, error: Error) -> ! {
         // SAFETY: the caller says that the index is open.
-        unsafe {
-            if matches!(error, Error::Corrupt { .. }) && self.replayed != replayed() {
-                refuse_replayed((*scan).indexRelation);
-            }
-            errors::raise((*scan).indexRelation, error)
-        }
+        unsafe { replay::raise((*scan).indexRelation, error, self.replayed) }
     }
 
     /// Takes the query from an ORDER BY key.

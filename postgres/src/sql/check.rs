@@ -9,7 +9,7 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use super::datum::{bigint, row};
-use super::target::{self, Target};
+use super::target::Target;
 use crate::errors;
 use crate::pages::writer;
 use crate::rows::memory;
@@ -39,7 +39,6 @@ unsafe fn check(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
 
 /// Checks the index while no backend changes it.
 fn check_locked(target: &Target) -> Result<CheckReport, Error> {
-    let replayed = replayed();
     // SAFETY: the target keeps the index open.
     let checked = unsafe {
         writer::while_unchanged(target.index(), |open| {
@@ -50,17 +49,10 @@ fn check_locked(target: &Target) -> Result<CheckReport, Error> {
             })
         })
     };
-    if matches!(checked, Err(Error::Corrupt { .. } | Error::Busy { .. })) && replayed != self::replayed() {
+    if matches!(checked, Err(Error::Corrupt { .. } | Error::Busy { .. })) && target.has_replay_moved() {
         let what = format!("could not check index \"{}\": recovery changed it during the check", target.name());
         let hint = "Pause the replay with pg_wal_replay_pause(), or check the index on the primary.".to_string();
         errors::report(PgSqlErrorCode::ERRCODE_OBJECT_IN_USE, what, Some(hint));
     }
     checked
-}
-
-/// How far the log has been replayed; `None` on a primary, where the lock of the index keeps
-/// changes out.
-fn replayed() -> Option<pg_sys::XLogRecPtr> {
-    // SAFETY: a read of shared memory; null means that the timeline is not wanted.
-    target::in_recovery().then(|| unsafe { pg_sys::GetXLogReplayRecPtr(std::ptr::null_mut()) })
 }

@@ -4,7 +4,7 @@ use pagehop_engine::Error;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
-use crate::errors;
+use crate::{errors, replay};
 
 /// Lock under which an index is read, as by any query.
 const LOCK: pg_sys::LOCKMODE = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
@@ -13,6 +13,8 @@ const LOCK: pg_sys::LOCKMODE = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
 pub(super) struct Target {
     table: pg_sys::Relation,
     index: pg_sys::Relation,
+    /// How far a standby had replayed the log when the index was opened.
+    replayed: Option<pg_sys::XLogRecPtr>,
 }
 
 impl Target {
@@ -42,7 +44,7 @@ impl Target {
         // table is locked first.
         let target = unsafe {
             let table = pg_sys::relation_open(table, LOCK);
-            Self { table, index: pg_sys::relation_open(oid, LOCK) }
+            Self { table, index: pg_sys::relation_open(oid, LOCK), replayed: replay::position() }
         };
         target.refuse_others();
         target
@@ -102,7 +104,12 @@ impl Target {
     /// Raises an error of the index.
     pub(super) fn raise(&self, error: Error) -> ! {
         // SAFETY: the index is open.
-        unsafe { errors::raise(self.index, error) }
+        unsafe { replay::raise(self.index, error, self.replayed) }
+    }
+
+    /// Whether a standby's replay has moved since the index was opened.
+    pub(super) fn has_replay_moved(&self) -> bool {
+        self.replayed != replay::position()
     }
 
     /// Closes the index and its table, and releases the locks, as other functions that read an
