@@ -37,18 +37,10 @@ pub(crate) unsafe extern "C-unwind" fn ambuild(
     info: *mut pg_sys::IndexInfo,
 ) -> *mut pg_sys::IndexBuildResult {
     // SAFETY: PostgreSQL passes an open index of this access method.
-    let (kind, dim) = unsafe {
-        open_indexes::forget(index);
-        (Kind::of(index), dimensions(index))
-    };
-    // SAFETY: PostgreSQL passes an open index of this access method.
-    let filters = unsafe { columns::for_engine(index) };
-    let (bytes, metric, columns) = (memory::limit_bytes(), kind.metric, filters.len());
-    let budget = Budget { bytes, dim, metric, columns, threads: threads() };
-    let mut rows = Spill::new(dim, budget.rows_in_memory(), filters);
+    unsafe { open_indexes::forget(index) };
     progress::begin(progress::SCAN);
     // SAFETY: PostgreSQL passes the index, its table, and what is to be indexed.
-    let heap_tuples = unsafe { read_table(heap, index, info, &mut rows) };
+    let (heap_tuples, budget, rows) = unsafe { read_table(heap, index, info) };
     let index_tuples = rows.len() as f64;
     // SAFETY: PostgreSQL passes a new, empty index, open and locked.
     let written = unsafe { write_index(index, &budget, rows) };
@@ -65,7 +57,7 @@ pub(crate) unsafe extern "C-unwind" fn ambuild(
 #[pg_guard]
 pub(crate) unsafe extern "C-unwind" fn ambuildempty(index: pg_sys::Relation) {
     // SAFETY: PostgreSQL passes an open index of this access method.
-    let (kind, dim) = unsafe { (Kind::of(index), dimensions(index)) };
+    let (kind, dim) = unsafe { (Kind::of(index), within_limit(opclass::dimensions(index))) };
     let signals = Signals::block();
     let fork = pg_sys::ForkNumber::INIT_FORKNUM;
     // SAFETY: PostgreSQL passes a locked index whose init fork exists and is empty.
@@ -91,13 +83,7 @@ pub(crate) unsafe extern "C-unwind" fn ambuildempty(index: pg_sys::Relation) {
 }
 
 /// Dimensions of the indexed column, if an index can have them.
-///
-/// # Safety
-///
-/// `index` is open and of this access method.
-unsafe fn dimensions(index: pg_sys::Relation) -> usize {
-    // SAFETY: the caller keeps the index open.
-    let dim = unsafe { opclass::dimensions(index) };
+fn within_limit(dim: usize) -> usize {
     if dim > DIM_MAX {
         let what = format!("column cannot have more than {DIM_MAX} dimensions for pagehop index");
         errors::report(PgSqlErrorCode::ERRCODE_PROGRAM_LIMIT_EXCEEDED, what, None);
@@ -105,8 +91,9 @@ unsafe fn dimensions(index: pg_sys::Relation) -> usize {
     dim
 }
 
-/// Reads the rows to be indexed, in the order of the table, and returns how many rows the table
-/// has.
+/// Reads the rows to be indexed, in the order of the table. Returns how many rows the table has,
+/// and what the build may use. After `ALTER COLUMN ... TYPE vector` the column does not say its
+/// dimensions: then the first row does.
 ///
 /// # Safety
 ///
@@ -115,13 +102,30 @@ unsafe fn read_table(
     heap: pg_sys::Relation,
     index: pg_sys::Relation,
     info: *mut pg_sys::IndexInfo,
-    rows: &mut Spill,
-) -> f64 {
+) -> (f64, Budget, Spill) {
+    // SAFETY: the caller keeps the index open.
+    let (kind, declared, columns) =
+        unsafe { (Kind::of(index), opclass::declared_dimensions(index), columns::for_engine(index)) };
+    let begin = |dim: usize| {
+        let (bytes, metric, columns_count) = (memory::limit_bytes(), kind.metric, columns.len());
+        let dim = within_limit(dim);
+        let budget = Budget { bytes, dim, metric, columns: columns_count, threads: threads() };
+        (budget, Spill::new(dim, budget.rows_in_memory(), columns.clone()))
+    };
+    let mut begun = declared.map(begin);
     let mut each = |row_id: u64, vector: &[f32], filters: &[Value]| {
+        let (_, rows) = begun.get_or_insert_with(|| begin(vector.len()));
+        if vector.len() != rows.dim() {
+            let (expected, got) = (rows.dim(), vector.len());
+            // SAFETY: the caller keeps the index open.
+            unsafe { errors::raise(index, Error::Dimension { expected, got }) };
+        }
         rows.add(row_id, vector, filters).unwrap_or_else(|_| memory::refuse(rows.len() * 4 * rows.dim()));
     };
     // SAFETY: the caller's relations are open.
-    unsafe { table::read(heap, index, info, &mut each) }
+    let heap_tuples = unsafe { table::read(heap, index, info, &mut each) };
+    let (budget, rows) = begun.unwrap_or_else(|| opclass::refuse_dimensions());
+    (heap_tuples, budget, rows)
 }
 
 /// Builds the index of `rows` into its main fork.

@@ -98,13 +98,16 @@ fn refuse_first() -> ! {
 /// `index` is open and of this access method.
 pub(crate) unsafe fn dimensions(index: pg_sys::Relation) -> usize {
     // SAFETY: the caller keeps the index open.
-    unsafe { declared_dimensions(index) }.unwrap_or_else(|| {
-        errors::report(
-            PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
-            "column does not have dimensions".into(),
-            Some("Declare it as vector(n), or index an expression such as (embedding::vector(n)).".into()),
-        )
-    })
+    unsafe { declared_dimensions(index) }.unwrap_or_else(|| refuse_dimensions())
+}
+
+/// Refuses a column whose type does not say its dimensions, without a row that does.
+pub(crate) fn refuse_dimensions() -> ! {
+    errors::report(
+        PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+        "column does not have dimensions".into(),
+        Some("Declare it as vector(n), or index an expression such as (embedding::vector(n)).".into()),
+    )
 }
 
 /// The same, if the type says. After `ALTER COLUMN ... TYPE vector` it does not, and the index
