@@ -180,7 +180,8 @@ def test_serializable_transactions_see_rows_that_wait_for_the_index(connect: Con
         run(session, serializable)
     assert 5000 not in ids(first, near)
     rows = f"(VALUES (5000, '{QUERIES[0]}'::vector), (5001, '{QUERIES[1]}'::vector)) new (id, embedding)"
-    lock = "CASE WHEN id = 5001 THEN pg_advisory_xact_lock_shared(7) IS NOT NULL ELSE true END"
+    # The second row is never inserted: PostgreSQL looks for conflicts before each that is.
+    lock = "CASE WHEN id = 5001 THEN pg_advisory_xact_lock_shared(7) IS NULL ELSE true END"
     insert = f"INSERT INTO items (id, embedding) SELECT id, embedding FROM {rows} WHERE {lock}"
     with ThreadPoolExecutor() as threads:
         inserted = threads.submit(run, first, f"{insert}; COMMIT")

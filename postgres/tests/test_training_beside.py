@@ -108,7 +108,9 @@ def test_a_row_that_a_snapshot_of_a_standby_sees_stays(new_cluster: Callable[...
 
 def test_a_vacuum_against_wraparound_does_not_train(new_cluster: Callable[..., Cluster]) -> None:
     """While one trains, no id of a transaction can be given up."""
-    cluster = new_cluster(fsync=False, autovacuum_naptime=1, autovacuum_freeze_max_age=TRANSACTIONS)
+    cluster = new_cluster(
+        fsync=False, autovacuum_naptime=1, autovacuum_freeze_max_age=TRANSACTIONS, log_autovacuum_min_duration=0
+    )
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         create(connection)
         run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
