@@ -319,5 +319,6 @@ def test_a_vacuum_without_memory_for_an_audit_goes_on_without_one(new_cluster: C
         said = 'index "items_embedding" was not audited: that takes 74 kB, more than maintenance_work_mem'
         assert said in cluster.log.read_text()
         assert ask(connection, "pagehop_info")["audited_recall"] is None
-        run(connection, "RESET maintenance_work_mem; VACUUM (INDEX_CLEANUP on) items")
+        run(connection, "RESET maintenance_work_mem")
+        run(connection, "VACUUM (INDEX_CLEANUP on) items")
         assert ask(connection, "pagehop_info")["audited_recall"] is not None
