@@ -15,7 +15,7 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use crate::pages::sink::{self, BufferSink};
-use crate::pages::{open_indexes, writer};
+use crate::pages::{open_indexes, replaced, writer};
 use crate::rows::columns;
 use crate::rows::opclass::{self, Kind};
 use crate::rows::sample::{Budget, RowSample};
@@ -56,8 +56,10 @@ pub(crate) unsafe extern "C-unwind" fn ambuild(
 /// `ambuildempty`: the empty index that replaces an unlogged one after a crash.
 #[pg_guard]
 pub(crate) unsafe extern "C-unwind" fn ambuildempty(index: pg_sys::Relation) {
-    // SAFETY: PostgreSQL passes an open index of this access method.
-    let (kind, dim) = unsafe { (Kind::of(index), within_limit(opclass::dimensions(index))) };
+    // SAFETY: PostgreSQL passes an open index of this access method, which it has just built.
+    let (kind, dim) = unsafe { (Kind::of(index), open_indexes::dimensions(index)) };
+    // SAFETY: the index is open.
+    let dim = dim.unwrap_or_else(|error| unsafe { errors::raise(index, error) });
     let signals = Signals::block();
     let fork = pg_sys::ForkNumber::INIT_FORKNUM;
     // SAFETY: PostgreSQL passes a locked index whose init fork exists and is empty.
@@ -93,7 +95,7 @@ fn within_limit(dim: usize) -> usize {
 
 /// Reads the rows to be indexed, in the order of the table. Returns how many rows the table has,
 /// and what the build may use. After `ALTER COLUMN ... TYPE vector` the column does not say its
-/// dimensions: then the first row does.
+/// dimensions: then the first row does, or without any the index as it was before.
 ///
 /// # Safety
 ///
@@ -124,7 +126,10 @@ unsafe fn read_table(
     };
     // SAFETY: the caller's relations are open.
     let heap_tuples = unsafe { table::read(heap, index, info, &mut each) };
-    let (budget, rows) = begun.unwrap_or_else(|| opclass::refuse_dimensions());
+    let (budget, rows) = begun.unwrap_or_else(|| {
+        // SAFETY: the caller keeps the index open.
+        begin(unsafe { replaced::dimensions(index) }.unwrap_or_else(|| opclass::refuse_dimensions()))
+    });
     (heap_tuples, budget, rows)
 }
 

@@ -411,9 +411,33 @@ def test_a_column_that_no_longer_says_its_dimensions_keeps_its_index(connection:
         run(connection, rewrite)
         assert check(connection)["nodes"] == 7000
         assert recall(connection) > 0.95
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match="column does not have dimensions") as raised:
-        run(connection, "TRUNCATE items")
-    assert "vector(n)" in str(raised.value.diag.message_hint)
     run(connection, "DROP INDEX items_embedding; INSERT INTO items VALUES (1000000, '[1,2,3]')")
     with pytest.raises(psycopg.errors.DataException, match="different vector dimensions 24 and 3"):
         run(connection, f"CREATE {INDEX}")
+
+
+@pytest.mark.parametrize("kind", ["", "UNLOGGED", "TEMP"])
+def test_an_empty_index_keeps_the_dimensions_that_its_column_no_longer_says(connect: Connect, kind: str) -> None:
+    connection = connect()
+    run(connection, f"CREATE {kind} TABLE items (id int PRIMARY KEY, embedding vector(24))")
+    run(connection, f"CREATE {INDEX}")
+    fill(connection, vectors(500, seed=1))
+    run(connection, "ALTER TABLE items ALTER embedding TYPE vector")
+    for empties in [["TRUNCATE items"], ["DELETE FROM items", "VACUUM FULL items"], ["REINDEX TABLE items"]]:
+        for statement in empties:
+            run(connection, statement)
+        assert check(connection)["nodes"] == 0
+        assert everything(connection) == []
+        with pytest.raises(psycopg.errors.DataException, match="different vector dimensions 24 and 3"):
+            run(connection, "INSERT INTO items VALUES (1, '[1,2,3]')")
+        fill(connection, vectors(300, seed=2))
+        assert recall(connection) > 0.95
+        run(connection, "TRUNCATE items")
+    with connection.transaction(force_rollback=True):
+        run(connection, "TRUNCATE items")
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="column does not have dimensions"):
+            run(connection, "TRUNCATE items")
+    run(connection, "DROP INDEX items_embedding")
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="column does not have dimensions") as raised:
+        run(connection, f"CREATE {INDEX}")
+    assert "vector(n)" in str(raised.value.diag.message_hint)

@@ -12,6 +12,7 @@
 //! | `writer.rs`, `sink.rs` | changing an index; writing a new one |
 //! | `header.rs`, `record.rs` | PostgreSQL's part of a page; the log record of a step |
 //! | `open_indexes.rs` | the indexes that a session has open |
+//! | `replaced.rs` | what the file says that an index had before |
 //! | `copied.rs` | a copy in memory, for threads |
 //! | `prefetch.rs`, `async_reads.rs` | reading pages before they are needed |
 //! | `waits.rs` | whether that is worth its cost |
@@ -26,6 +27,7 @@ pub(crate) mod open_indexes;
 mod prefetch;
 mod recent_buffers;
 mod record;
+pub(crate) mod replaced;
 pub(crate) mod sink;
 pub(crate) mod waits;
 pub(crate) mod writer;

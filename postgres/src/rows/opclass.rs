@@ -91,17 +91,7 @@ fn refuse_first() -> ! {
     errors::report(PgSqlErrorCode::ERRCODE_INVALID_OBJECT_DEFINITION, what, Some(hint));
 }
 
-/// Dimensions of the indexed column or expression; an error if its type has none.
-///
-/// # Safety
-///
-/// `index` is open and of this access method.
-pub(crate) unsafe fn dimensions(index: pg_sys::Relation) -> usize {
-    // SAFETY: the caller keeps the index open.
-    unsafe { declared_dimensions(index) }.unwrap_or_else(|| refuse_dimensions())
-}
-
-/// Refuses a column whose type does not say its dimensions, without a row that does.
+/// Refuses a column whose type does not say its dimensions, where nothing else does.
 pub(crate) fn refuse_dimensions() -> ! {
     errors::report(
         PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
@@ -110,8 +100,8 @@ pub(crate) fn refuse_dimensions() -> ! {
     )
 }
 
-/// The same, if the type says. After `ALTER COLUMN ... TYPE vector` it does not, and the index
-/// stays as it is.
+/// Dimensions of the indexed column or expression, if its type says. After `ALTER COLUMN ... TYPE
+/// vector` it does not, and the index stays as it is.
 ///
 /// # Safety
 ///

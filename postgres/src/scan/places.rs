@@ -170,8 +170,8 @@ impl Eq for Placed {}
 struct Table {
     slot: *mut pg_sys::TupleTableSlot,
     state: *mut pg_sys::EState,
-    /// The first column of the index: no other, since its expressions are not part of the query, and
-    /// the user need not have the right to their functions.
+    /// The first column of the index: no other, since its expressions are not part of the query,
+    /// and the user need not have the right to their functions.
     info: *mut pg_sys::IndexInfo,
 }
 
