@@ -75,7 +75,8 @@ fn texts(args: &Args, index: &Index<IndexFile>) -> Result<(), Error> {
     while let Some(first) = next.filter(|_| left > 0) {
         let batch = left.min(BATCH_IDS as u64) as usize;
         let found = index.text_ids(first, batch).map_err(|error| Error::about(&args.index, &error))?;
-        for id in &found.0 {
+        // It returns whole leaves of the map, so more ids than were asked for.
+        for id in found.0.iter().take(batch) {
             match args.json {
                 true => output.json(id)?,
                 false => output.text(format_args!("{id}\n"))?,
