@@ -30,7 +30,7 @@ const FEW_ROWS: usize = 10;
 /// half of the rows, 2.4 times as many for 3 of 10.
 const WALK_POWER: f64 = -0.75;
 /// The slack that a walk needs falls with this power of the share of rows that pass.
-const SLACK_POWER: f32 = 0.45;
+const SLACK_POWER: f32 = 0.3;
 /// Pages of the id map and of the node that an id leads to. Those of the map are shared.
 const ID_PAGES: f64 = 1.2;
 /// Estimated fill of a leaf.
