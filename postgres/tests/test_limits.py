@@ -137,7 +137,7 @@ def test_a_recall_below_1_is_not_rounded_to_1(connect: Connect) -> None:
     with only_by_index(connection):
         assert len(ids(connection, nearest(QUERIES[0]))) == 10
     # A recall that no search reaches gives a warning. A recall of 1 would be exact, without one.
-    assert [text.partition(" is more than")[0] for text in said] == ["pagehop.recall = 0.99999994"]
+    assert [text.partition(" is above")[0] for text in said] == ["pagehop.recall = 0.99999994"]
 
 
 def test_vacuum_says_that_memory_has_no_room_for_a_training(connect: Connect) -> None:
