@@ -107,8 +107,10 @@ def test_what_an_engine_does_wrong_makes_its_figures_invalid(
 ) -> None:
     points = points_of(whole[0], engine)
     assert len(points) == 4
-    # A busy machine may add other verdicts.
-    assert all(kind in kinds(point) for point in points)
+    # A busy machine may add other verdicts. It may also keep an engine that takes no time waiting,
+    # so that the client has a smaller share of the time in some of the measurements.
+    mostly = any if kind == "client" else all
+    assert mostly(kind in kinds(point) for point in points)
 
 
 def test_wrong_answers_have_low_recall_and_are_no_winner(whole: tuple[Results, str]) -> None:
