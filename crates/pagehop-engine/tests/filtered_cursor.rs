@@ -6,36 +6,16 @@ mod support;
 use std::collections::BTreeSet;
 
 use pagehop_engine::{
-    BuildOptions, Column, ColumnKind, ColumnRows, Comparison, Cursor, EachChunk, Error, Filter, IdKind, Index,
-    Metric, SearchOptions, Stats, Value, VectorSource, build,
+    BuildOptions, Column, ColumnKind, ColumnRows, Comparison, Cursor, Filter, IdKind, Index, Metric, SearchOptions,
+    Stats, Value, build,
 };
 use pagehop_sim::MemPages;
-use support::{distance, embeddings, no_progress, options};
+use support::{ColumnSource, distance, embeddings, no_progress, options};
 
 const DIM: usize = 48;
 const ROWS: usize = 9_000;
 /// More columns make postings larger, so that few rows have many leaves.
 const COLUMNS: usize = 7;
-
-struct Source {
-    ids: Vec<u64>,
-    vectors: Vec<f32>,
-    columns: ColumnRows,
-}
-
-impl VectorSource for Source {
-    fn dim(&self) -> usize {
-        DIM
-    }
-
-    fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
-        each(&self.ids, &self.vectors)
-    }
-
-    fn columns(&self) -> Option<&ColumnRows> {
-        Some(&self.columns)
-    }
-}
 
 /// An index whose first column has the value of each row.
 fn built(vectors: &[f32], value: impl Fn(u64) -> Value) -> MemPages {
@@ -47,7 +27,7 @@ fn built(vectors: &[f32], value: impl Fn(u64) -> Value) -> MemPages {
         row[0] = value(*id);
         columns.push(&row).unwrap();
     }
-    let mut source = Source { ids, vectors: vectors.to_vec(), columns };
+    let mut source = ColumnSource { dim: DIM, ids, vectors: vectors.to_vec(), columns };
     let mut pages = MemPages::new();
     let options = BuildOptions { id_kind: IdKind::HostOwned, ..options(Metric::L2) };
     build(&mut source, &options, &mut pages, &mut no_progress()).unwrap();

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use pagehop_engine::{
-    Column, ColumnKind, ColumnRows, Comparison, CreateOptions, EachChunk, Error, Filter, Index, Metric,
-    SearchOptions, Value, VectorSource, build, create,
+    Column, ColumnKind, ColumnRows, Comparison, CreateOptions, Error, Filter, Index, Metric, SearchOptions, Value,
+    build, create,
 };
 use pagehop_sim::{MemPages, MemWriter};
-use support::{Noise, distance, embeddings, no_progress, options};
+use support::{ColumnSource, Noise, distance, embeddings, no_progress, options};
 
 const DIM: usize = 48;
 
@@ -46,28 +46,9 @@ fn packed<'a>(rows: impl Iterator<Item = &'a [Value; 3]>) -> ColumnRows {
     packed
 }
 
-struct Source {
-    ids: Vec<u64>,
-    vectors: Vec<f32>,
-    columns: ColumnRows,
-}
-
-impl VectorSource for Source {
-    fn dim(&self) -> usize {
-        DIM
-    }
-
-    fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
-        each(&self.ids, &self.vectors)
-    }
-
-    fn columns(&self) -> Option<&ColumnRows> {
-        Some(&self.columns)
-    }
-}
-
 fn built(rows: &BTreeMap<u64, Row>) -> MemPages {
-    let mut source = Source {
+    let mut source = ColumnSource {
+        dim: DIM,
         ids: rows.keys().copied().collect(),
         vectors: rows.values().flat_map(|row| row.0.iter().copied()).collect(),
         columns: packed(rows.values().map(|row| &row.1)),

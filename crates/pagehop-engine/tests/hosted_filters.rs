@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pagehop_engine::page::Pages;
 use pagehop_engine::{
-    BuildOptions, Column, ColumnKind, ColumnRows, Comparison, CreateOptions, EachChunk, Error, Filter, IdKind,
-    Index, Metric, SearchOptions, Value, VectorSource, build, create,
+    BuildOptions, Column, ColumnKind, ColumnRows, Comparison, CreateOptions, Filter, IdKind, Index, Metric,
+    SearchOptions, Value, build, create,
 };
 use pagehop_sim::MemPages;
 use support::hosted::{EVERYTHING, change, check, remove, vacuum};
-use support::{Noise, distance, embeddings, no_progress, options};
+use support::{ColumnSource, Noise, distance, embeddings, no_progress, options};
 
 const DIM: usize = 24;
 
@@ -38,31 +38,11 @@ fn rows(count: usize, seed: u64) -> BTreeMap<u64, Row> {
     (1..=count as u64).zip(vectors.chunks(DIM)).map(|(id, row)| (id, (row.to_vec(), values(&mut noise)))).collect()
 }
 
-struct Source {
-    ids: Vec<u64>,
-    vectors: Vec<f32>,
-    columns: ColumnRows,
-}
-
-impl VectorSource for Source {
-    fn dim(&self) -> usize {
-        DIM
-    }
-
-    fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
-        each(&self.ids, &self.vectors)
-    }
-
-    fn columns(&self) -> Option<&ColumnRows> {
-        Some(&self.columns)
-    }
-}
-
 fn built(rows: &BTreeMap<u64, Row>) -> MemPages {
     let mut packed = ColumnRows::new(columns()).unwrap();
     rows.values().for_each(|row| packed.push(&row.1).unwrap());
     let vectors = rows.values().flat_map(|row| row.0.iter().copied()).collect();
-    let mut source = Source { ids: rows.keys().copied().collect(), vectors, columns: packed };
+    let mut source = ColumnSource { dim: DIM, ids: rows.keys().copied().collect(), vectors, columns: packed };
     let mut pages = MemPages::new();
     let options = BuildOptions { id_kind: IdKind::HostOwned, ..options(Metric::L2) };
     build(&mut source, &options, &mut pages, &mut no_progress()).unwrap();

@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 
 use pagehop_engine::page::Pages;
 use pagehop_engine::{
-    BuildOptions, Column, ColumnKind, ColumnRows, Comparison, EachChunk, Error, Filter, IdKind, Index, Metric,
-    SearchOptions, Value, VectorSource, build,
+    BuildOptions, Column, ColumnKind, ColumnRows, Comparison, Filter, IdKind, Index, Metric, SearchOptions, Value,
+    build,
 };
 use pagehop_sim::{MemPages, SharedHost, Writes};
-use support::{Noise, distance, embeddings, no_progress, options};
+use support::{ColumnSource, Noise, distance, embeddings, no_progress, options};
 
 const DIM: usize = 48;
 const ROWS: usize = 16_000;
@@ -19,26 +19,6 @@ const ROWS: usize = 16_000;
 const COLUMNS: usize = 7;
 /// The number of values of the first column. A quarter of the rows has its first value.
 const VALUES: u64 = 4;
-
-struct Source {
-    ids: Vec<u64>,
-    vectors: Vec<f32>,
-    columns: ColumnRows,
-}
-
-impl VectorSource for Source {
-    fn dim(&self) -> usize {
-        DIM
-    }
-
-    fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
-        each(&self.ids, &self.vectors)
-    }
-
-    fn columns(&self) -> Option<&ColumnRows> {
-        Some(&self.columns)
-    }
-}
 
 /// The values of a row. The first three columns do not depend on the vectors. In the second, one
 /// row in a hundred has each value, in the third about four rows. The others only make postings
@@ -58,7 +38,7 @@ fn built(id_kind: IdKind) -> (MemPages, Vec<f32>) {
         columns.push(&values(*id).map(|value| Value::Int(value as i64))).unwrap();
     }
     let vectors = embeddings(DIM, ROWS, 5);
-    let mut source = Source { ids, vectors: vectors.clone(), columns };
+    let mut source = ColumnSource { dim: DIM, ids, vectors: vectors.clone(), columns };
     let mut pages = MemPages::new();
     let options = BuildOptions { id_kind, ..options(Metric::L2) };
     build(&mut source, &options, &mut pages, &mut no_progress()).unwrap();

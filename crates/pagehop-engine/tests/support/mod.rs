@@ -7,7 +7,8 @@ pub mod spilling;
 use std::ops::ControlFlow;
 
 use pagehop_engine::{
-    BuildOptions, Change, EachChunk, Error, Index, Metric, SearchOptions, VacuumReport, VectorSource, build,
+    BuildOptions, Change, ColumnRows, EachChunk, Error, Index, Metric, SearchOptions, VacuumReport, VectorSource,
+    build,
 };
 use pagehop_sim::{MemPages, MemWriter};
 
@@ -28,6 +29,28 @@ impl VectorSource for Rows {
     fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
         let ids = self.ids.chunks(self.chunk_rows);
         ids.zip(self.values.chunks(self.chunk_rows * self.dim)).try_for_each(|(ids, values)| each(ids, values))
+    }
+}
+
+/// Rows with columns, passed to a build in one chunk.
+pub struct ColumnSource {
+    pub dim: usize,
+    pub ids: Vec<u64>,
+    pub vectors: Vec<f32>,
+    pub columns: ColumnRows,
+}
+
+impl VectorSource for ColumnSource {
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn scan(&mut self, each: EachChunk<'_>) -> Result<(), Error> {
+        each(&self.ids, &self.vectors)
+    }
+
+    fn columns(&self) -> Option<&ColumnRows> {
+        Some(&self.columns)
     }
 }
 
