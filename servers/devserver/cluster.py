@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from devserver.errors import DevServerError
-from devserver.processes import children, ended, last_lines, run, serve, server_owner
+from devserver.processes import children, ended, last_lines, run, serve, server_owner, stopped
 from devserver.servers import Server
 
 USER = "postgres"
@@ -152,8 +152,12 @@ class Cluster:
         """Sends SIGKILL to the server and all of its processes at once."""
         if self._process is None:
             return
-        # The postmaster first: it would notice that its children die.
-        family = children(self._process.pid)
+        # A stopped postmaster starts no more processes, so the list is complete. It is killed
+        # first: it would notice that its children die.
+        postmaster = self._process.pid
+        self._process.send_signal(signal.SIGSTOP)
+        _wait(lambda: stopped(postmaster), f"the server of {self.data} does not stop")
+        family = children(postmaster)
         self._process.kill()
         self._process.wait()
         for child in family:

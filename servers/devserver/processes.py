@@ -156,6 +156,12 @@ def children(parent: int) -> list[int]:
     return found
 
 
+def stopped(process: int) -> bool:
+    """Whether a process runs no code now. After SIGSTOP that takes a moment."""
+    state = _stat(Path(f"/proc/{process}/stat"))
+    return state is None or state[0] in "TZ"
+
+
 def ended(process: int) -> bool:
     """Whether a process has ended. A zombie has ended, too: only its parent has not noticed."""
     state = _stat(Path(f"/proc/{process}/stat"))
