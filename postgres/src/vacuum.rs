@@ -11,13 +11,13 @@ use std::ffi::c_void;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use pagehop_engine::{Change, Error, PageId, Pages, PendingPlace, RemoveReport, VacuumReport};
+use pagehop_engine::{Change, Error, InEdges, PageId, Pages, PendingPlace, Progress, RemoveReport, VacuumReport};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use crate::pages::writer::Writer;
 use crate::pages::{open_indexes, writer};
-use crate::rows::vector;
+use crate::rows::{memory, vector};
 use crate::{audit, calibrate, errors, train};
 
 /// Time after which no further part begins under the same lock.
@@ -231,17 +231,29 @@ unsafe fn repair(index: pg_sys::Relation) -> Result<(), Error> {
         pgrx::check_for_interrupts!();
         ControlFlow::Continue(())
     };
+    // SAFETY: the caller keeps the index open and is not its writer.
+    let mut in_edges = unsafe { edges_to_dead(index)? };
+    let mut left = in_edges.nodes();
     loop {
         let mut done = VacuumReport::default();
         while done.unlinked < SLOTS {
             delay();
             // SAFETY: the caller keeps the index open and is not its writer.
             let writer = unsafe { writer::beside_others(index)? };
-            let part = writer.change(|change| change.unlink_dead(NODES, &mut go_on))?;
+            let part = writer.change(|change| {
+                change.use_in_edges(&in_edges);
+                change.unlink_dead(NODES, &mut go_on)
+            })?;
             if part.unlinked == 0 {
                 break;
             }
             done.add(&part);
+        }
+        left = left.saturating_sub(done.unlinked);
+        if left == 0 && in_edges.nodes() > 0 {
+            // SAFETY: as above.
+            in_edges = unsafe { edges_to_dead(index)? };
+            left = in_edges.nodes();
         }
         let mut free = |change: &mut Change<'_, Writer>| {
             in_parts(SLOTS, SLOTS_PER_LOOK, |most| change.free_unlinked(most, &mut go_on))
@@ -250,14 +262,31 @@ unsafe fn repair(index: pg_sys::Relation) -> Result<(), Error> {
         done.add(&unsafe { in_turns(index, SLOTS, &mut free)? });
         if done.steps() == 0 {
             // What is left cannot be beside insertions.
-            let mut rest =
-                |change: &mut Change<'_, Writer>| in_parts(STEPS, 1, |most| change.vacuum(most, &mut go_on));
+            let mut rest = |change: &mut Change<'_, Writer>| {
+                change.use_in_edges(&in_edges);
+                in_parts(STEPS, 1, |most| change.vacuum(most, &mut go_on))
+            };
             // SAFETY: the caller keeps the index open and is not its writer.
             if unsafe { in_turns(index, SLOTS, &mut rest)? }.steps() == 0 {
                 return Ok(());
             }
         }
     }
+}
+
+/// The edges that lead to dead nodes, if these are many. All pages are read, at vacuum's pace and
+/// without the lock of the index.
+///
+/// # Safety
+///
+/// As [`repair`].
+unsafe fn edges_to_dead(index: pg_sys::Relation) -> Result<InEdges, Error> {
+    let mut wait_and_go_on = |_: Progress| {
+        delay();
+        ControlFlow::Continue(())
+    };
+    // SAFETY: the caller keeps the index open.
+    unsafe { open_indexes::open(index)? }.in_edges_of_dead(memory::limit_bytes(), &mut wait_and_go_on)
 }
 
 /// Does up to about `most` steps, alone, in as many turns at the lock as they take.

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable
 
+import numpy as np
 import psycopg
 
 from devserver import Cluster
@@ -108,3 +109,19 @@ def test_autovacuum_keeps_to_its_own_memory(new_cluster: Callable[..., Cluster])
         run(connection, "VACUUM items")
         assert value(connection, WANTS) is False
     cluster.remove()
+
+
+def test_a_vacuum_leaves_few_edges_to_removed_rows(connect: Connect) -> None:
+    """Short vectors are near many others, which a search for a removed one does not come to."""
+    connection = connect()
+    create(connection)
+    lengths = np.exp(1.2 * np.random.default_rng(6).standard_normal(3000))
+    rows = [np.array(row[1:-1].split(","), dtype=float) for row in vectors(3000, seed=5)]
+    grow(connection, [str((row * length).tolist()) for row, length in zip(rows, lengths, strict=True)])
+    run(connection, "REINDEX INDEX items_embedding")
+    run(connection, "DELETE FROM items WHERE id % 5 = 0")
+    run(connection, "VACUUM items")
+    found = check(connection)
+    assert (found["nodes"], found["dead_nodes"]) == (2400, 0), found
+    # Walks alone leave hundreds.
+    assert found["stale_edges"] < 30, found

@@ -269,6 +269,8 @@ class Index:
 
         Frees all at once, while `auto_vacuum` of `open` frees some in each change. It runs as many
         transactions: searches continue, and if it is stopped, the part that was done stays done.
+        Then the index is calibrated, if a fifth of its rows has changed since the last time, unless
+        it was calibrated with real queries.
 
         progress: as for `add`.
         """
@@ -311,10 +313,10 @@ class Index:
         strict: as for `add`.
 
         A calibration with queries stays until the next call. One with vectors of the index is
-        repeated when rows that are added train the model again or double the index. Reads the index
-        about once; does not block searches or changes. Returns None for an index of fewer than
-        1,000 rows: it stores nothing, and a search with a recall visits all rows. It is calibrated
-        when it reaches 1,000.
+        repeated when the model is trained again, when as many rows have changed as there were, and
+        by `vacuum` when a fifth has. Reads the index about once; does not block searches or
+        changes. Returns None for an index of fewer than 1,000 rows: it stores nothing, and a search
+        with a recall visits all rows. It is calibrated when it reaches 1,000.
         """
         self._index.may_change()
         given = None if queries is None else as_queries("queries", queries, self._dim, strict=bool(strict))

@@ -47,8 +47,8 @@ pub use columns::{COLUMN_NAME_MAX, COLUMNS_MAX, Column, ColumnKind, ColumnRows, 
 pub use error::Error;
 pub use filter::{Comparison, FILTER_DEPTH_MAX, Filter};
 pub use index::{
-    Batch, CALIBRATION_QUERIES_MAX, CALIBRATION_QUERIES_MIN, Change, Cursor, FilterPlan, Found, HostRows, Index,
-    Payloads, PendingPlace, Prepared, Searcher, TRAINED_ENOUGH, TrainingHost, build, build_memory_bytes,
+    Batch, CALIBRATION_QUERIES_MAX, CALIBRATION_QUERIES_MIN, Change, Cursor, FilterPlan, Found, HostRows, InEdges,
+    Index, Payloads, PendingPlace, Prepared, Searcher, TRAINED_ENOUGH, TrainingHost, build, build_memory_bytes,
     build_memory_bytes_min, calibration_memory_bytes, create,
 };
 pub use metric::Metric;

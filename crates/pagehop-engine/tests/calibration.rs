@@ -392,27 +392,30 @@ fn a_change_that_makes_an_index_large_enough_or_trains_it_asks_for_calibration()
 }
 
 #[test]
-fn a_change_that_doubles_a_file_asks_for_calibration() {
+fn a_change_of_a_file_asks_for_calibration_when_as_many_rows_have_changed_as_there_were() {
     let rows = Rows::new(DIM, embeddings(DIM, 1200, 1));
     let mut pages = support::built(&rows, &support::options(Metric::L2)).unwrap();
-    let mut add = |ids: std::ops::Range<u64>, calibration: Option<Calibration>| {
+    let by_rows = calibrated(&index(&rows, Metric::L2));
+    let mut change = |deleted: &[u64], added: std::ops::Range<u64>, calibration: Option<Calibration>| {
         let known = Index::open(pages.clone()).unwrap();
-        let vectors = embeddings(DIM, (ids.end - ids.start) as usize, ids.start);
+        let vectors = embeddings(DIM, (added.end - added.start) as usize, added.start);
         let mut writer = pages.writer();
         let mut change = known.change(&mut writer).unwrap();
         calibration.into_iter().for_each(|found| change.set_calibration(found).unwrap());
-        change.add(&ids.collect::<Vec<_>>(), &vectors, &mut no_progress()).unwrap();
+        change.delete(deleted).unwrap();
+        change.add(&added.collect::<Vec<_>>(), &vectors, &mut no_progress()).unwrap();
         let wants = change.wants_calibration();
         change.finish().unwrap();
         wants
     };
-    let by_rows = calibrated(&index(&rows, Metric::L2));
-    assert!(!add(10_000..11_199, Some(by_rows.clone())), "one row is missing");
-    assert!(!add(10_000..10_001, None), "that row was there already");
-    assert!(add(20_000..20_001, None));
-    assert!(!add(20_001..20_002, None), "it must ask only once");
+    assert!(!change(&[], 10_000..10_600, Some(by_rows.clone())));
+    let added: Vec<u64> = (10_000..10_599).collect();
+    assert!(!change(&added, 0..0, None), "one row is missing");
+    assert!(change(&[10_599], 0..0, None), "600 rows were added and 600 deleted");
+    assert!(!change(&[], 20_000..20_001, None), "it must ask only once");
+    assert!(change(&[], 30_000..31_199, None), "as many have changed again");
     let by_queries = Calibration { by_queries: true, rows: 2000, ..by_rows };
-    assert!(!add(30_000..34_000, Some(by_queries)), "a calibration by queries must not be replaced by one by rows");
+    assert!(!change(&[], 40_000..44_000, Some(by_queries)), "rows must not replace a calibration by queries");
 }
 
 #[test]

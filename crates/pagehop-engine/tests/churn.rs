@@ -1,12 +1,13 @@
-//! The remains of changes: pages that were allocated and never used, and edges to slots that had
-//! many rows since.
+//! The remains of changes: pages that were allocated and never used, edges to slots that had many
+//! rows since, and edges to dead rows from far away.
 
 mod support;
 
 use std::collections::BTreeSet;
 
 use pagehop_engine::page::{Pages, PagesMut};
-use pagehop_engine::{Index, Metric, PageId};
+use pagehop_engine::{Error, Index, Metric, PageId};
+use pagehop_sim::MemPages;
 use support::hosted::{built, check, insert, remove, vacuum};
 use support::{Noise, Rows, embeddings, no_progress};
 
@@ -68,4 +69,57 @@ fn a_check_takes_edges_to_much_used_slots_for_stale() {
     // code counts as stale only in the index from which rows were deleted. Changes of own codes,
     // headers and anchors are always damage.
     assert!(taken[1] > 4 * taken[0] && refused[0] > refused[1] && refused[1] > 0, "{taken:?} {refused:?}");
+}
+
+/// Rows whose lengths vary: short rows are near many others, and these are far from each other.
+fn of_many_lengths(count: usize, seed: u64) -> Rows {
+    let mut values = embeddings(DIM, count, seed);
+    let mut noise = Noise(seed + 1);
+    for row in values.chunks_exact_mut(DIM) {
+        let length = (1.2 * noise.gauss()).exp();
+        row.iter_mut().for_each(|x| *x *= length);
+    }
+    Rows::new(DIM, values)
+}
+
+#[test]
+fn a_vacuum_finds_edges_to_dead_rows_from_anywhere() {
+    let rows = of_many_lengths(3000, 11);
+    let mut pages = support::built(&rows, &support::options(Metric::L2)).unwrap();
+    let dead: Vec<u64> = rows.ids.iter().copied().step_by(5).collect();
+    support::change(&mut pages, |change| change.delete(&dead).map(drop)).unwrap();
+    let known = |pages: &MemPages, bytes| {
+        Index::open(pages.clone()).unwrap().in_edges_of_dead(bytes, &mut no_progress()).unwrap()
+    };
+    let (mut walked, in_edges) = (pages.clone(), known(&pages, 1 << 20));
+    assert_eq!(in_edges.nodes(), dead.len() as u64);
+    assert_eq!(known(&pages, 10 * 512).nodes(), 10, "more do not fit in the memory");
+    let mut stopped = |_| std::ops::ControlFlow::Break(());
+    let found = Index::open(pages.clone()).unwrap().in_edges_of_dead(1 << 20, &mut stopped);
+    assert!(matches!(found, Err(Error::Interrupted)), "{found:?}");
+
+    support::change(&mut pages, |change| {
+        change.use_in_edges(&in_edges);
+        change.vacuum(u64::MAX, &mut no_progress()).unwrap()
+    });
+    assert_eq!(known(&pages, 1 << 20).nodes(), 0, "all have left the graph");
+    support::vacuum(&mut pages);
+    support::vacuum(&mut walked);
+    let [known, walked] = [&pages, &walked].map(check);
+    assert_eq!((known.dead_nodes, known.anchored), (0, 2400));
+    // A node that is anchored to another parent, and then found dead, has an edge that is newer.
+    let stale = [known.stale_edges, walked.stale_edges];
+    println!("stale edges with and without a pass over all pages: {stale:?}");
+    assert!(stale[0] * 20 < stale[1], "{stale:?}");
+}
+
+#[test]
+fn few_dead_rows_are_not_worth_a_pass_over_all_pages() {
+    let rows = Rows::new(DIM, embeddings(DIM, 2000, 12));
+    let mut pages = support::built(&rows, &support::options(Metric::L2)).unwrap();
+    for (gone, nodes) in [(0..19, 0), (19..20, 20)] {
+        support::change(&mut pages, |change| change.delete(&rows.ids[gone]).map(drop)).unwrap();
+        let index = Index::open(pages.clone()).unwrap();
+        assert_eq!(index.in_edges_of_dead(1 << 20, &mut no_progress()).unwrap().nodes(), nodes);
+    }
 }

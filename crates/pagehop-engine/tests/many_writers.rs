@@ -153,10 +153,16 @@ fn remove(session: &SharedSession<'_>, dead: &BTreeSet<u64>) -> bool {
 /// Takes dead nodes out of the graph beside the writers, and frees their slots when it is alone.
 fn clean_up(session: &SharedSession<'_>, known: &Index<&SharedSession<'_>>) -> Result<(), Error> {
     let none = &mut no_progress();
+    let in_edges = known.in_edges_of_dead(1 << 20, none)?;
     loop {
         let mut steps = 0;
         for _ in 0..2 {
-            let report = session.insert(|writer| change(writer, known, |change| change.unlink_dead(2, none)))?;
+            let report = session.insert(|writer| {
+                change(writer, known, |change| {
+                    change.use_in_edges(&in_edges);
+                    change.unlink_dead(2, none)
+                })
+            })?;
             steps += report.steps();
         }
         steps += session.alone(|writer| change(writer, known, |change| change.free_unlinked(3, none)))?.steps();

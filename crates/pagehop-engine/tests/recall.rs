@@ -3,8 +3,9 @@
 
 mod support;
 
-use pagehop_engine::{Metric, SearchOptions};
-use support::{Rows, distance, embeddings, index, no_progress, recall, truth};
+use pagehop_engine::{Index, Metric, SearchOptions};
+use pagehop_sim::MemPages;
+use support::{Rows, change, distance, embeddings, index, no_progress, recall, truth, vacuum};
 
 #[test]
 fn a_search_finds_the_nearest_rows_under_every_metric() {
@@ -21,6 +22,29 @@ fn a_search_finds_the_nearest_rows_under_every_metric() {
         let report = index.check(&mut no_progress()).unwrap();
         assert_eq!((report.nodes, report.reachable), (4000, 4000));
     }
+}
+
+/// Rows are added again before vacuum removes their old nodes, which are at the same places.
+#[test]
+fn rows_that_are_deleted_and_added_again_are_found_as_before() {
+    let rows = Rows::new(96, embeddings(96, 4000, 7));
+    let queries = embeddings(96, 300, 8);
+    let options = SearchOptions { search_list: 16, slack: f32::INFINITY, ..SearchOptions::default() };
+    let mut pages = support::built(&rows, &support::options(Metric::L2)).unwrap();
+    let found =
+        |pages: &MemPages| recall(&Index::open(pages.clone()).unwrap(), &rows, Metric::L2, &queries, &options).0;
+    let before = found(&pages);
+    for round in 0..4 {
+        let some: Vec<usize> = (0..4000).filter(|row| row % 5 == round).collect();
+        let ids: Vec<u64> = some.iter().map(|row| rows.ids[*row]).collect();
+        let vectors: Vec<f32> = some.iter().flat_map(|row| rows.row(*row)).copied().collect();
+        change(&mut pages, |change| change.delete(&ids).map(drop)).unwrap();
+        change(&mut pages, |change| change.add(&ids, &vectors, &mut no_progress()).map(drop)).unwrap();
+        vacuum(&mut pages);
+    }
+    let after = found(&pages);
+    println!("recall {before} as built, {after} after changes");
+    assert!(after > before - 0.01, "recall {before} as built, {after} after changes");
 }
 
 #[test]

@@ -80,9 +80,8 @@ pub use disk::storage::{Name, Storage, StorageFile, files_beside};
 pub use index_file::{Counters, IndexFile};
 pub use operations::{
     AddOptions, add, add_with_columns, calibrate, create, delete, open, pop, retrain, set_audit, set_calibration,
-    update_columns,
+    update_columns, vacuum,
 };
 pub use options::{CACHE_AUTO, Durability, Io, OpenOptions};
 pub use reader::FileReader;
 pub use transaction::Transaction;
-pub use vacuum::vacuum;

@@ -6,14 +6,14 @@ use std::path::Path;
 
 use pagehop_engine::{
     AddReport, Audit, Calibration, ColumnRows, CreateOptions, DeleteReport, Error, IdKind, Index, OnProgress,
-    RecallReport, RowId,
+    RecallReport, RowId, VacuumReport,
 };
 
 use crate::atomic_change::within;
 use crate::build::new_file::NewIndexFile;
 use crate::index_file::IndexFile;
 use crate::options::OpenOptions;
-use crate::vacuum;
+use crate::vacuum::{self};
 
 /// Opens the index at `path`.
 ///
@@ -52,10 +52,12 @@ pub struct AddOptions {
 
 /// Adds rows, replacing those of the same ids; see [`add`](pagehop_engine::Change::add).
 ///
-/// If the rows trained the model again, made the index large enough to calibrate, or doubled it,
-/// the index is then calibrated as at the end of a build. That is a transaction of its own. A
-/// failure there is ignored, and so is a stop by `progress`: the rows are already committed. A
-/// calibration by a user's queries stays; [`pagehop_engine::Info`] says how much has changed since.
+/// The index is then calibrated as at the end of a build, if the rows trained the model again or
+/// made the index large enough, or if as many rows have changed since the last calibration as the
+/// index had then ([`wants_calibration`](pagehop_engine::Change::wants_calibration)). That is a
+/// transaction of its own. A failure there is ignored, and so is a stop by `progress`: the rows are
+/// already committed. A calibration by a user's queries stays; [`pagehop_engine::Info`] says how
+/// much has changed since.
 ///
 /// # Errors
 ///
@@ -93,11 +95,7 @@ pub fn add_with_columns<I: RowId>(
         let report = change.add_on_threads(ids, vectors, columns, options.threads, progress)?;
         Ok((report, change.wants_calibration()))
     })?;
-    if wants_calibration {
-        // The rows are committed already.
-        let _ = calibrate(index, None, 0, progress);
-    }
-    vacuum::after(index, report.replaced, progress);
+    follow_up(index, report.replaced, wants_calibration, progress);
     Ok(report)
 }
 
@@ -115,8 +113,11 @@ pub fn update_columns<I: RowId>(
     columns: &ColumnRows,
     progress: OnProgress<'_>,
 ) -> Result<u64, Error> {
-    let changed = within(index, |change| change.update_columns(ids, columns))?;
-    vacuum::after(index, changed, progress);
+    let (changed, wants_calibration) = within(index, |change| {
+        let changed = change.update_columns(ids, columns)?;
+        Ok((changed, change.wants_calibration()))
+    })?;
+    follow_up(index, changed, wants_calibration, progress);
     Ok(changed)
 }
 
@@ -134,13 +135,14 @@ pub fn delete<I: RowId>(
     mark: Option<[u64; 2]>,
     progress: OnProgress<'_>,
 ) -> Result<DeleteReport<I>, Error> {
-    let report = within(index, |change| {
+    let (report, wants_calibration) = within(index, |change| {
         if let Some(mark) = mark {
             change.set_mark(mark);
         }
-        change.delete(ids)
+        let report = change.delete(ids)?;
+        Ok((report, change.wants_calibration()))
     })?;
-    vacuum::after(index, report.deleted, progress);
+    follow_up(index, report.deleted, wants_calibration, progress);
     Ok(report)
 }
 
@@ -152,9 +154,42 @@ pub fn delete<I: RowId>(
 /// Those of [`IndexFile::begin`], of [`pop`](pagehop_engine::Change::pop) and of
 /// [`commit`](crate::Transaction::commit). Nothing has changed then.
 pub fn pop<I: RowId>(index: &Index<IndexFile>, ids: &[I], progress: OnProgress<'_>) -> Result<Vec<f32>, Error> {
-    let vectors = within(index, |change| change.pop(ids))?;
-    vacuum::after(index, ids.len() as u64, progress);
+    let (vectors, wants_calibration) = within(index, |change| {
+        let vectors = change.pop(ids)?;
+        Ok((vectors, change.wants_calibration()))
+    })?;
+    follow_up(index, ids.len() as u64, wants_calibration, progress);
     Ok(vectors)
+}
+
+/// What follows the commit of a change that deleted, replaced or updated `killed` rows, each in
+/// transactions of its own: vacuum, and a calibration. A failure is ignored, and so is a stop by
+/// `progress`.
+fn follow_up(index: &Index<IndexFile>, killed: u64, wants_calibration: bool, progress: OnProgress<'_>) {
+    vacuum::after(index, killed, progress);
+    if wants_calibration {
+        let _ = calibrate(index, None, 0, progress);
+    }
+}
+
+/// Takes deleted and replaced rows that no reader can see any more out of the graph, and frees
+/// their space for the rows to come. One transaction for every few hundred: what was done stays
+/// done if it is stopped.
+///
+/// The index is then calibrated, as at the end of a build, if its calibration is outdated
+/// ([`is_outdated`](pagehop_engine::Measured::is_outdated)) and was not by a user's queries. A
+/// failure there is ignored, and so is a stop by `progress`.
+///
+/// # Errors
+///
+/// [`Error::Interrupted`] if `progress` says so; those of [`IndexFile::begin`], of
+/// [`vacuum`](pagehop_engine::Change::vacuum) and of [`commit`](crate::Transaction::commit).
+pub fn vacuum(index: &Index<IndexFile>, progress: OnProgress<'_>) -> Result<VacuumReport, Error> {
+    let report = vacuum::all(index, progress)?;
+    if index.info()?.calibration.is_some_and(|known| known.is_outdated() && !known.by_queries) {
+        let _ = calibrate(index, None, 0, progress);
+    }
+    Ok(report)
 }
 
 /// Trains the model again, with the rows that the index has, and builds the graph again. For an

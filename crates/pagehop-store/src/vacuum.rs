@@ -3,7 +3,8 @@
 //! It also runs by itself: a call that deletes, replaces or updates rows goes on to free the space
 //! of earlier ones, once these are too large a share of the index. The work of such a call is in
 //! proportion to the rows that it wrote. So a program that deletes half of an index at once does
-//! not wait for minutes: the rest of the work is left to later calls, or to [`vacuum`].
+//! not wait for minutes: the rest of the work is left to later calls, or to
+//! [`vacuum`](crate::vacuum).
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,6 +17,9 @@ use crate::index_file::IndexFile;
 /// Dead nodes that one transaction of a vacuum removes: few enough that its pages fit in memory,
 /// and that little work is lost if it is stopped.
 const VACUUM_NODES: u64 = 256;
+
+/// Memory for the edges that lead to dead nodes: those of 128,000.
+const IN_EDGES_BYTES: u64 = 64 << 20;
 
 /// Most transactions of vacuum in one call: two or three seconds.
 const MOST_TRANSACTIONS: u64 = 16;
@@ -57,26 +61,30 @@ fn vacuum_some(index: &Index<IndexFile>, killed: u64, progress: OnProgress<'_>) 
     Ok(())
 }
 
-/// Takes deleted and replaced rows that no reader can see any more out of the graph, and frees
-/// their space for the rows to come. One transaction for every few hundred: what was done stays
-/// done if it is stopped.
-///
-/// # Errors
-///
-/// [`Error::Interrupted`] if `progress` says so; those of [`IndexFile::begin`], of
-/// [`vacuum`](pagehop_engine::Change::vacuum) and of [`commit`](crate::Transaction::commit).
-pub fn vacuum(index: &Index<IndexFile>, progress: OnProgress<'_>) -> Result<VacuumReport, Error> {
+/// Takes all dead rows that no reader can see any more out of the graph, and frees their space. One
+/// transaction for every few hundred.
+pub(crate) fn all(index: &Index<IndexFile>, progress: OnProgress<'_>) -> Result<VacuumReport, Error> {
     let total = index.info()?.dead_rows;
     let mut report = VacuumReport::default();
+    let mut in_edges = index.in_edges_of_dead(IN_EDGES_BYTES, progress)?;
+    let mut left = in_edges.nodes();
     loop {
         let freed = report.freed;
         let mut whole = |part: Progress| -> ControlFlow<()> {
             progress(Progress { done: freed + part.done, total: total.max(freed + part.done), ..part })
         };
-        let part = within(index, |change| change.vacuum(VACUUM_NODES, &mut whole))?;
+        let part = within(index, |change| {
+            change.use_in_edges(&in_edges);
+            change.vacuum(VACUUM_NODES, &mut whole)
+        })?;
         report.add(&part);
         if part.steps() == 0 {
             return Ok(report);
+        }
+        left = left.saturating_sub(part.unlinked);
+        if left == 0 && in_edges.nodes() > 0 {
+            in_edges = index.in_edges_of_dead(IN_EDGES_BYTES, progress)?;
+            left = in_edges.nodes();
         }
     }
 }

@@ -13,7 +13,9 @@ use crate::progress::ProgressLine;
 
 /// Remove deleted and replaced rows from an index, and free their space for new rows.
 ///
-/// Searches continue. If it is stopped, the part that was done stays done.
+/// Searches continue. If it is stopped, the part that was done stays done. Then the index is
+/// calibrated, if a fifth of its rows has changed since the last time, unless it was calibrated
+/// with real queries.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The index.

@@ -37,6 +37,7 @@ pub use build::{build, create};
 pub use change::Change;
 pub use change::beside::{HostRows, TrainingHost};
 pub use change::hosted::Prepared;
+pub use change::in_edges::InEdges;
 pub use change::pending::PendingPlace;
 pub use change::training::TRAINED_ENOUGH;
 pub use open::Index;

@@ -4,27 +4,29 @@ use std::sync::Arc;
 
 use super::Change;
 use crate::calibration::{CALIBRATED_ROWS_MIN, Calibration};
+use crate::index::search::plan::since;
 use crate::page::PagesMut;
 use crate::{Audit, Error};
 
 impl<W: PagesMut> Change<'_, W> {
     /// Whether to calibrate the index once this change is committed: the change makes it large
-    /// enough, trains its model again, or doubles the rows that it was calibrated with. A host that
-    /// owns the rows calibrates when it vacuums, so there doubling does not count. An index that
-    /// was calibrated by a user's queries is not calibrated by rows.
+    /// enough, trains its model again, or as many rows have changed since the last calibration as
+    /// the index had then, or a multiple of these. A host that owns the rows calibrates when it
+    /// vacuums, so there changed rows do not count. An index that was calibrated by a user's
+    /// queries is not calibrated by rows.
     pub fn wants_calibration(&self) -> bool {
-        let (before, after) = (self.rows_before, self.rows());
-        let passes = |rows: u64| before < rows && after >= rows;
+        let (rows_before, rows) = (self.rows_before, self.rows());
         let meta = self.graph.meta();
         let is_trained = meta.change.model_start != self.model_before;
-        match meta.calibration.as_deref() {
-            None => passes(CALIBRATED_ROWS_MIN) || is_trained && after >= CALIBRATED_ROWS_MIN,
-            Some(known) if known.by_queries => false,
-            Some(known) => {
-                let is_doubled = !self.graph.steps().is_hosted() && passes(known.rows.saturating_mul(2));
-                is_doubled || is_trained && after >= CALIBRATED_ROWS_MIN
+        rows >= CALIBRATED_ROWS_MIN
+            && match meta.calibration.as_deref() {
+                None => is_trained || rows_before < CALIBRATED_ROWS_MIN,
+                Some(known) if known.by_queries => false,
+                Some(known) => {
+                    let (before, changed) = (since(meta, known.changes), self.added + self.deleted);
+                    is_trained || !self.graph.steps().is_hosted() && passes_rows_of(known, before, changed)
+                }
             }
-        }
     }
 
     /// Stores what [`Index::calibrate`](crate::Index::calibrate) measured, in place of an earlier
@@ -56,4 +58,11 @@ impl<W: PagesMut> Change<'_, W> {
             Ok(())
         })
     }
+}
+
+/// Whether the number of rows that have changed since a calibration, `before` this change, passes a
+/// multiple of the rows of that time with those that this change has `changed`.
+fn passes_rows_of(known: &Calibration, before: u64, changed: u64) -> bool {
+    let times = |changes: u64| changes / known.rows.max(1);
+    times(before + changed) > times(before)
 }

@@ -17,6 +17,7 @@
 //! | `ids.rs`, `slots.rs`, `rows.rs`, `dead.rs`, `pending.rs`, `sweep.rs`, `keep.rs`, `payloads.rs` | done by steps: ids as users give them; free slots; row ids; dead nodes; row ids that wait; unused graphs; kept vectors; payloads |
 //! | `explorer.rs`, `near.rs`, `encode.rs`, `edges.rs`, `offer.rs` | the parts of the graph |
 //! | `graph.rs` | the graph: walk, targets, edges, entry points |
+//! | `in_edges.rs` | the edges that lead to dead nodes |
 //! | `anchors.rs`, `post.rs`, `landmarks.rs`, `insert.rs`, `unlink.rs` | done to the graph |
 //! | `records.rs`, `add.rs`, `training.rs` | records of rows; rows that are added, by one thread or several; the model, trained again |
 //! | `vacuum.rs`, `retrain.rs`, `beside.rs`, `hosted.rs`, `measured.rs`, `pop.rs` | the rest of [`Change`] |
@@ -35,6 +36,7 @@ mod graph;
 mod graph_pages;
 pub(crate) mod hosted;
 mod ids;
+pub(crate) mod in_edges;
 mod insert;
 mod keep;
 mod landmarks;
@@ -65,6 +67,7 @@ use crate::quantize::prepare;
 use crate::{AddReport, DeleteReport, Error, IdKind, OnProgress, RowId, row_ids};
 use add::NewRows;
 use graph::Graph;
+use in_edges::InEdges;
 use pending::PendingRows;
 use steps::Steps;
 
@@ -78,6 +81,8 @@ pub struct Change<'w, W: PagesMut> {
     pending: PendingRows,
     /// What this process knows of the graph that is made beside the index.
     shadow: ShadowState,
+    /// What is known of the edges that lead to dead nodes.
+    in_edges: InEdges,
     /// Rows added and deleted so far; a replaced row is both.
     added: u64,
     deleted: u64,
@@ -124,6 +129,7 @@ impl<'w, W: PagesMut> Change<'w, W> {
             graph,
             pending: PendingRows::new(pending),
             shadow,
+            in_edges: InEdges::default(),
             added: 0,
             deleted: 0,
             mark: None,

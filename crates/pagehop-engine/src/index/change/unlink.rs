@@ -1,10 +1,10 @@
 //! Takes a dead node out of the edges that lead to it.
 //!
-//! The in-neighbors of a dead node are near it, so a walk to it finds nearly all of them. The edges
-//! of each are chosen again, among those it has and edges to replacements, the live neighbors of
-//! the dead node: the in-place repair of IP-DiskANN (Xu et al. 2025). Edges that the walk misses
-//! stay. Their generation tells them from edges to the next row of the slot; they cost a search a
-//! hop now and then, and go when their node's edges are next chosen.
+//! Most in-neighbors of a dead node are near it, so a walk to it finds them; a pass over all pages
+//! finds the others (`in_edges.rs`). The edges of each are chosen again, among those it has and
+//! edges to replacements, live nodes near the dead one: the in-place repair of IP-DiskANN (Xu et
+//! al. 2025). Edges that are missed stay. Their generation tells them from edges to the next row of
+//! the slot; they cost a search a hop now and then, and go when their node's edges are next chosen.
 //!
 //! Other writers may insert rows at the same time. The step that changes an in-neighbor compares
 //! what was decided on, as theirs do (`steps.rs`). They may anchor new nodes to the dead one, or
@@ -18,6 +18,7 @@ use super::edges::{EdgeCount, Extras, Gone, Revision};
 use super::encode;
 use super::explorer::WalkExtent;
 use super::graph::{DECISIONS_MAX, Graph};
+use super::in_edges::InEdges;
 use super::steps::{Seen, can_be_parent};
 use super::{anchors, dead, post, rows};
 use crate::Error;
@@ -33,6 +34,10 @@ const REPAIR_LIST_MAX: usize = 4 * REPAIR_LIST;
 const EDGES_MIN: usize = 4;
 /// Replacements, nearest first, that are offered to each in-neighbor of a dead node.
 const REPLACEMENTS: usize = 12;
+/// The nearest live nodes to a dead node, which are replacements also if it has no edge to them. A
+/// row that was deleted and added again is one: the old node has no edge to it, and as long as that
+/// node is there, it keeps others from taking an edge to the new one.
+const NEAREST: usize = 6;
 
 /// Chooses the edges of every in-neighbor that is found again, gives the node's dependents other
 /// anchor parents, and marks it at its `place` in the list of dead nodes. The node keeps its own
@@ -40,6 +45,7 @@ const REPLACEMENTS: usize = 12;
 /// if the node stays, because other writers kept anchoring nodes to it.
 pub(super) fn unlink<W: PagesMut>(
     graph: &mut Graph<'_, W>,
+    known: &InEdges,
     node: NodeId,
     place: (PageId, usize),
 ) -> Result<Option<u64>, Error> {
@@ -48,7 +54,8 @@ pub(super) fn unlink<W: PagesMut>(
     graph.walk(&point, WalkExtent { list_max: REPAIR_LIST_MAX, ..WalkExtent::of(REPAIR_LIST) })?;
     let (replacements, dependents) = (replacements(graph, node)?, anchors::dependents_of(graph, node)?);
     let entry = replace_entries(graph, node)?;
-    let (in_neighbors, parent) = in_neighbors(graph, node, generation, &replacements)?;
+    let candidates = replacements.iter().copied().chain(known.of(node));
+    let (in_neighbors, parent) = in_neighbors(graph, node, generation, candidates)?;
     let repaired = in_neighbors.len() as u64;
     // The anchor parent may itself be below the node that became the entry point.
     let parent = entry.or(parent);
@@ -138,8 +145,8 @@ fn look_around<W: PagesMut>(graph: &mut Graph<'_, W>, node: NodeId) -> Result<()
     Ok(())
 }
 
-/// Live neighbors of a dead node, in the order of the walk to it; if there are few, the nearest
-/// live nodes.
+/// Live neighbors of a dead node and the live nodes that are nearest to it, in the order of the
+/// walk to it.
 fn replacements<W: PagesMut>(graph: &Graph<'_, W>, node: NodeId) -> Result<Vec<NodeId>, Error> {
     let (layout, mut reader) = (graph.steps().layout(), graph.steps().reader());
     let links: Vec<Link> = with_node(&layout, &reader, node, |found, _| found.links().collect())?;
@@ -151,26 +158,27 @@ fn replacements<W: PagesMut>(graph: &Graph<'_, W>, node: NodeId) -> Result<Vec<N
         reader.release();
         replacements.extend((flags == FLAGS_LIVE).then_some(link.node));
     }
-    let rank = |id: &NodeId| graph.near().nearest().position(|near| near == *id).unwrap_or(usize::MAX);
-    replacements.sort_by_cached_key(rank);
-    for id in graph.near().nearest().filter(|id| *id != node).take(REPLACEMENTS) {
-        if replacements.len() < REPLACEMENTS && !replacements.contains(&id) {
+    let others = graph.near().nearest().filter(|id| *id != node);
+    for (at, id) in others.take(REPLACEMENTS).enumerate() {
+        if (at < NEAREST || replacements.len() < REPLACEMENTS) && !replacements.contains(&id) {
             replacements.push(id);
         }
     }
+    let rank = |id: &NodeId| graph.near().nearest().position(|near| near == *id).unwrap_or(usize::MAX);
+    replacements.sort_by_cached_key(rank);
     Ok(replacements)
 }
 
-/// Live nodes with an edge to `node`, among those that the walk visited and those that `node`
-/// leads to; and the anchor parent of `node`, live or dead.
+/// Live nodes with an edge to `node`, among those that the walk visited, those that `node` leads
+/// to and the `others`; and the anchor parent of `node`, live or dead.
 fn in_neighbors<W: PagesMut>(
     graph: &Graph<'_, W>,
     node: NodeId,
     generation: u8,
-    replacements: &[NodeId],
+    others: impl Iterator<Item = NodeId>,
 ) -> Result<(Vec<NodeId>, Option<NodeId>), Error> {
     let led_to = graph.look(node, |found, _| found.links().collect::<Vec<_>>())?;
-    let visited = graph.visited().iter().chain(replacements).copied();
+    let visited = graph.visited().iter().copied().chain(others);
     let candidates = visited.chain(led_to.iter().map(|link| link.node)).filter(|id| *id != node);
     let mut candidates: Vec<NodeId> = candidates.collect();
     candidates.sort_unstable();

@@ -5,6 +5,7 @@
 //! Its slot becomes free in a later transaction, once no reader can be at it. If a host has several
 //! writers, edges are changed beside them, which is nearly all of the work.
 
+use super::in_edges::InEdges;
 use super::{Change, dead, unlink};
 use crate::page::dead_list::Dead;
 use crate::page::node::FLAGS_DEAD;
@@ -34,6 +35,13 @@ impl<W: PagesMut> Change<'_, W> {
     /// [`Error::Interrupted`] if `progress` says so; [`Error::Corrupt`]; any error of the host.
     pub fn vacuum(&mut self, most: u64, progress: OnProgress<'_>) -> Result<VacuumReport, Error> {
         self.vacuum_part(VacuumPart::All, most, progress)
+    }
+
+    /// Tells this change of edges that lead to dead nodes
+    /// ([`Index::in_edges_of_dead`](crate::Index::in_edges_of_dead)), so that vacuum takes nodes
+    /// out of these, too. Without them it finds the edges near each node.
+    pub fn use_in_edges(&mut self, known: &InEdges) {
+        self.in_edges = known.clone();
     }
 
     /// Takes up to `most` nodes whose rows no reader sees out of the edges that lead to them, while
@@ -133,7 +141,7 @@ impl<W: PagesMut> Change<'_, W> {
             report.waiting += 1;
             return Ok(());
         }
-        match unlink::unlink(&mut self.graph, node, place)? {
+        match unlink::unlink(&mut self.graph, &self.in_edges, node, place)? {
             Some(repaired) => {
                 report.unlinked += 1;
                 report.repaired += repaired;

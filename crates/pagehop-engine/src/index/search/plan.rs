@@ -60,6 +60,6 @@ pub(crate) fn audited(meta: &Meta) -> Option<Measured> {
 }
 
 /// Rows added and deleted since their count was `then`.
-fn since(meta: &Meta, then: u64) -> u64 {
+pub(crate) fn since(meta: &Meta, then: u64) -> u64 {
     meta.change.added_rows.wrapping_add(meta.change.deleted_rows).wrapping_sub(then)
 }
