@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from devserver import DEFAULT, GIVEN, Cluster, Server, Setting, install, install_extension, open_clusters
+from tests.items import create, run
 
 
 def versions() -> list[str]:
@@ -110,3 +111,14 @@ def pytest_runtest_makereport(
 
 
 _numbers = iter(range(1, 1_000_000))
+
+
+@pytest.fixture
+def busy_cluster(new_cluster: Callable[..., Cluster]) -> Cluster:
+    """A cluster with an empty table that has two indexes."""
+    # The indexes here change all the time and are not calibrated again, so the slack is fixed.
+    cluster = new_cluster(**{"autovacuum": False, "pagehop.slack": 0.2})
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        create(connection)
+        run(connection, "CREATE INDEX ON items (note)")
+    return cluster

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 
 import psycopg
-import pytest
 
 from devserver import Cluster
 from tests.items import (
@@ -19,7 +18,6 @@ from tests.items import (
     RELAXED,
     by_index,
     by_scan,
-    create,
     everything,
     fill,
     ids,
@@ -197,17 +195,6 @@ def assert_sound(cluster: Cluster, writers: list[Writer]) -> None:
             [report] = run(connection, "SELECT nodes, reachable, anchored FROM pagehop_check('items_embedding')")
             assert report[0] == report[1] == report[2], report
             run(connection, "VACUUM items")
-
-
-@pytest.fixture
-def busy_cluster(new_cluster: Callable[..., Cluster]) -> Cluster:
-    """A cluster with an empty table that has two indexes."""
-    # The indexes here change all the time and are not calibrated again, so the slack is fixed.
-    cluster = new_cluster(**{"autovacuum": False, "pagehop.slack": 0.2})
-    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
-        create(connection)
-        run(connection, "CREATE INDEX ON items (note)")
-    return cluster
 
 
 def test_sessions_read_write_and_vacuum_at_once(busy_cluster: Cluster) -> None:
