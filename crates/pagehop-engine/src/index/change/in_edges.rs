@@ -71,18 +71,21 @@ impl<P: Pages> Index<P> {
         }
         let most = (memory_bytes / NODE_BYTES).clamp(1, u64::from(u32::MAX)) as usize;
         let mut nodes = NodeSet::default();
-        dead_list::scan(&mut reader, self.pages().page_count(), meta.change.dead_head, |_, dead| {
+        let listed = dead_list::scan(&mut reader, self.pages().page_count(), meta.change.dead_head, |_, dead| {
             // Without memory for more, vacuum finds what it can without these edges.
             if dead.unlinked == 0 && nodes.len() < most && nodes.make_room(1).is_ok() {
                 nodes.insert(dead.node);
             }
             Ok(())
-        })?;
-        // Others of the list have left the graph, and their slots wait.
-        if nodes.len() < most && !is_worth(nodes.len() as u64) {
+        });
+        // Another writer may have trained a small index again since its meta page was read. If the
+        // list is damaged, vacuum says so, which reads it again. Other nodes of the list have left
+        // the graph, and their slots wait.
+        if listed.is_err() || nodes.len() < most && !is_worth(nodes.len() as u64) {
             return Ok(InEdges::default());
         }
-        let edges_max = (memory_bytes / size_of::<(NodeId, NodeId)>() as u64) as usize;
+        // A vector that grows may have room for twice as many.
+        let edges_max = (memory_bytes / 2 / size_of::<(NodeId, NodeId)>() as u64) as usize;
         let (mut edges, pages) = (Vec::new(), state.node_pages(self.pages()));
         for page in pages.clone() {
             if (page - pages.start).is_multiple_of(LOOK_PAGES)
