@@ -186,7 +186,8 @@ fn follow_up(index: &Index<IndexFile>, killed: u64, wants_calibration: bool, pro
 /// [`vacuum`](pagehop_engine::Change::vacuum) and of [`commit`](crate::Transaction::commit).
 pub fn vacuum(index: &Index<IndexFile>, progress: OnProgress<'_>) -> Result<VacuumReport, Error> {
     let report = vacuum::all(index, progress)?;
-    if index.info()?.calibration.is_some_and(|known| known.is_outdated() && !known.by_queries) {
+    let known = index.info().ok().and_then(|info| info.calibration);
+    if known.is_some_and(|known| known.is_outdated() && !known.by_queries) {
         let _ = calibrate(index, None, 0, progress);
     }
     Ok(report)
