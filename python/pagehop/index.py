@@ -313,10 +313,10 @@ class Index:
         strict: as for `add`.
 
         A calibration with queries stays until the next call. One with vectors of the index is
-        repeated when the model is trained again, when as many rows have changed as there were, and
-        by `vacuum` when a fifth has. Reads the index about once; does not block searches or
-        changes. Returns None for an index of fewer than 1,000 rows: it stores nothing, and a search
-        with a recall visits all rows. It is calibrated when it reaches 1,000.
+        repeated when the model is trained again, by `vacuum` when a fifth of the rows has changed,
+        and by `add` when as many have as there were. Reads the index about once; does not block
+        searches or changes. Returns None for an index of fewer than 1,000 rows: it stores nothing,
+        and a search with a recall visits all rows. It is calibrated when it reaches 1,000.
         """
         self._index.may_change()
         given = None if queries is None else as_queries("queries", queries, self._dim, strict=bool(strict))

@@ -54,7 +54,7 @@ pub struct AddOptions {
 ///
 /// The index is then calibrated as at the end of a build, if the rows trained the model again or
 /// made the index large enough, or if as many rows have changed since the last calibration as the
-/// index had then ([`wants_calibration`](pagehop_engine::Change::wants_calibration)). That is a
+/// index had then ([`wants_calibration`](pagehop_engine::Change::wants_calibration)). This is a
 /// transaction of its own. A failure there is ignored, and so is a stop by `progress`: the rows are
 /// already committed. A calibration by a user's queries stays; [`pagehop_engine::Info`] says how
 /// much has changed since.
@@ -95,7 +95,11 @@ pub fn add_with_columns<I: RowId>(
         let report = change.add_on_threads(ids, vectors, columns, options.threads, progress)?;
         Ok((report, change.wants_calibration()))
     })?;
-    follow_up(index, report.replaced, wants_calibration, progress);
+    vacuum::after(index, report.replaced, progress);
+    if wants_calibration {
+        // The rows are committed already.
+        let _ = calibrate(index, None, 0, progress);
+    }
     Ok(report)
 }
 
@@ -113,11 +117,8 @@ pub fn update_columns<I: RowId>(
     columns: &ColumnRows,
     progress: OnProgress<'_>,
 ) -> Result<u64, Error> {
-    let (changed, wants_calibration) = within(index, |change| {
-        let changed = change.update_columns(ids, columns)?;
-        Ok((changed, change.wants_calibration()))
-    })?;
-    follow_up(index, changed, wants_calibration, progress);
+    let changed = within(index, |change| change.update_columns(ids, columns))?;
+    vacuum::after(index, changed, progress);
     Ok(changed)
 }
 
@@ -135,14 +136,13 @@ pub fn delete<I: RowId>(
     mark: Option<[u64; 2]>,
     progress: OnProgress<'_>,
 ) -> Result<DeleteReport<I>, Error> {
-    let (report, wants_calibration) = within(index, |change| {
+    let report = within(index, |change| {
         if let Some(mark) = mark {
             change.set_mark(mark);
         }
-        let report = change.delete(ids)?;
-        Ok((report, change.wants_calibration()))
+        change.delete(ids)
     })?;
-    follow_up(index, report.deleted, wants_calibration, progress);
+    vacuum::after(index, report.deleted, progress);
     Ok(report)
 }
 
@@ -154,22 +154,9 @@ pub fn delete<I: RowId>(
 /// Those of [`IndexFile::begin`], of [`pop`](pagehop_engine::Change::pop) and of
 /// [`commit`](crate::Transaction::commit). Nothing has changed then.
 pub fn pop<I: RowId>(index: &Index<IndexFile>, ids: &[I], progress: OnProgress<'_>) -> Result<Vec<f32>, Error> {
-    let (vectors, wants_calibration) = within(index, |change| {
-        let vectors = change.pop(ids)?;
-        Ok((vectors, change.wants_calibration()))
-    })?;
-    follow_up(index, ids.len() as u64, wants_calibration, progress);
+    let vectors = within(index, |change| change.pop(ids))?;
+    vacuum::after(index, ids.len() as u64, progress);
     Ok(vectors)
-}
-
-/// What follows the commit of a change that deleted, replaced or updated `killed` rows, each in
-/// transactions of its own: vacuum, and a calibration. A failure is ignored, and so is a stop by
-/// `progress`.
-fn follow_up(index: &Index<IndexFile>, killed: u64, wants_calibration: bool, progress: OnProgress<'_>) {
-    vacuum::after(index, killed, progress);
-    if wants_calibration {
-        let _ = calibrate(index, None, 0, progress);
-    }
 }
 
 /// Takes deleted and replaced rows that no reader can see any more out of the graph, and frees

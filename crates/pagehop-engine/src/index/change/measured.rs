@@ -10,10 +10,10 @@ use crate::{Audit, Error};
 
 impl<W: PagesMut> Change<'_, W> {
     /// Whether to calibrate the index once this change is committed: the change makes it large
-    /// enough, trains its model again, or as many rows have changed since the last calibration as
-    /// the index had then, or a multiple of these. A host that owns the rows calibrates when it
-    /// vacuums, so there changed rows do not count. An index that was calibrated by a user's
-    /// queries is not calibrated by rows.
+    /// enough or trains its model again, or as many rows have changed since the last calibration as
+    /// the index had then. A host that owns the rows calibrates when it vacuums, so there changed
+    /// rows do not count. An index that was calibrated by a user's queries is not calibrated by
+    /// rows.
     pub fn wants_calibration(&self) -> bool {
         let (rows_before, rows) = (self.rows_before, self.rows());
         let meta = self.graph.meta();
@@ -23,8 +23,8 @@ impl<W: PagesMut> Change<'_, W> {
                 None => is_trained || rows_before < CALIBRATED_ROWS_MIN,
                 Some(known) if known.by_queries => false,
                 Some(known) => {
-                    let (before, changed) = (since(meta, known.changes), self.added + self.deleted);
-                    is_trained || !self.graph.steps().is_hosted() && passes_rows_of(known, before, changed)
+                    let changes = since(meta, known.changes) + self.added + self.deleted;
+                    is_trained || !self.graph.steps().is_hosted() && changes >= known.rows
                 }
             }
     }
@@ -58,11 +58,4 @@ impl<W: PagesMut> Change<'_, W> {
             Ok(())
         })
     }
-}
-
-/// Whether the number of rows that have changed since a calibration, `before` this change, passes a
-/// multiple of the rows of that time with those that this change has `changed`.
-fn passes_rows_of(known: &Calibration, before: u64, changed: u64) -> bool {
-    let times = |changes: u64| changes / known.rows.max(1);
-    times(before + changed) > times(before)
 }
