@@ -98,7 +98,7 @@ impl State {
     }
 }
 
-/// The state of the graph that is made beside the graph of an index, as it was read last. It is
+/// The state of the new graph that is made beside the graph of an index, as it was read last. It is
 /// kept, since reading a model takes milliseconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ShadowState(Arc<RwLock<Option<Arc<State>>>>);

@@ -10,15 +10,15 @@ use crate::page::layout::FreeLink;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Making {
-    /// No such graph is being made.
+    /// There is no new graph.
     #[default]
     None = 0,
     /// A writer makes the graph while it is the only writer. If that writer is gone, the graph is
     /// never finished.
     Alone = 1,
-    /// The graph is made beside other writers.
+    /// It is made beside other writers.
     Beside = 2,
-    /// The same, and each row that is inserted goes into that graph, too.
+    /// The same, and each row that is inserted goes into the new graph, too.
     Joined = 3,
 }
 
@@ -91,16 +91,16 @@ pub(crate) struct ChangeState {
     /// graph than the current one.
     pub(crate) retired_end: u32,
     pub(crate) retired_at: u64,
-    /// Under [`IdKind::HostOwned`]: the page that is the meta page of the graph that is being made
-    /// beside this one; 0 if there is none.
+    /// Under [`IdKind::HostOwned`]: the meta page of the new graph, if it is made beside this one;
+    /// else 0.
     pub(crate) shadow: u32,
     /// Pages that were reserved for graphs that are made beside others, and may be empty: from the
     /// first to the second, exclusive. There may be other pages among them.
     pub(crate) reserved: [u32; 2],
     /// Numbers of graphs; 0 unless [`IdKind::HostOwned`].
     pub(crate) numbers: GraphNumbers,
-    /// The state of another graph that is being made. Only hosts that make each step durable by
-    /// itself can have an unfinished one.
+    /// The state of the new graph. Only hosts that make each step durable by itself can have an
+    /// unfinished one.
     pub(crate) making: Making,
     /// First page of the list of pending row ids; 0 if there is none.
     pub(crate) pending_head: u32,
@@ -225,9 +225,9 @@ impl ChangeState {
         current.max(last).max(oldest) < GRAPHS && is_beside == (self.shadow != 0)
     }
 
-    /// Begins another graph; its pages get the number that this returns. If it is made beside
-    /// others, pages are `reserved` for it, of which the first is its root. `None` if there is no
-    /// free number: readers still use the pages of too many earlier graphs.
+    /// Begins a new graph; its pages get the number that this returns. If it is made beside others,
+    /// pages are `reserved` for it, of which the first is its root. `None` if there is no free
+    /// number: readers still use the pages of too many earlier graphs.
     pub(crate) fn begin_graph(&mut self, reserved: Option<[u32; 2]>) -> Option<u8> {
         self.numbers.last = self.numbers.next()?;
         (self.making, self.shadow) = (Making::Alone, 0);
@@ -239,8 +239,8 @@ impl ChangeState {
         Some(self.numbers.last)
     }
 
-    /// Gives up the graph that is being made. Its pages become free with those of retired graphs,
-    /// which end at `end`. There must be no other writer.
+    /// Gives up the new graph. Its pages become free with those of retired graphs, which end at
+    /// `end`. There must be no other writer.
     pub(crate) fn abandon_graph(&mut self, end: u32) {
         (self.making, self.shadow) = (Making::None, 0);
         self.retired_end = self.retired_end.max(end);

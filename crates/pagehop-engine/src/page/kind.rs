@@ -1,7 +1,7 @@
 //! The kind of a page, and the graph that it belongs to, in the first byte of its body.
 //!
 //! Where the host owns the rows, pages of several graphs lie among each other: of the one that
-//! searches use, of one that is being made, and of those that were replaced. Each graph has a
+//! searches use, of a new one that is being made, and of those that were replaced. Each graph has a
 //! number from 0 to 15. In a file it is always 0.
 
 use crate::Error;

@@ -163,7 +163,7 @@ impl<W: PagesMut> Change<'_, W> {
     }
 }
 
-/// A graph that is made beside the graph of the index.
+/// The new graph, beside the graph of the index.
 #[derive(Clone, Copy)]
 struct Shadow {
     /// Its meta page.
@@ -188,7 +188,7 @@ impl Shadow {
         Ok(Some(Self { root, number }))
     }
 
-    /// Whether the index still names this graph as the one that is made.
+    /// Whether the index still names this graph as its new graph.
     fn is_own(self, meta: &Meta) -> bool {
         meta.change.shadow == self.root.0
     }

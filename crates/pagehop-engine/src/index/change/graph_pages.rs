@@ -1,8 +1,8 @@
 //! The pages of one graph of an index, as a writer changes them.
 //!
-//! An index may have another index beside it: a graph that is being made has a page of its own in
-//! the place of the meta page, its *root*, until that is copied to page 0. Here the root stands for
-//! page 0, so the same code changes either graph.
+//! An index may have another index beside it: a new graph has a page of its own in the place of the
+//! meta page, its *root*, until that is copied to page 0. Here the root stands for page 0, so the
+//! same code changes either graph.
 //!
 //! Each page that a step writes gets the number of the graph, and a page with another number is
 //! refused: graphs share a file, but no page.

@@ -181,8 +181,8 @@ impl<W: PagesMut> Change<'_, W> {
         Ok(())
     }
 
-    /// Inserts a row into the graph that is made. This comes before the insertion into the graph of
-    /// the index, so that the new graph has every row of the old one (`beside.rs`).
+    /// Inserts a row into the new graph. This comes before the insertion into the graph of the
+    /// index, so that the new graph has every row of the old one (`beside.rs`).
     fn insert_into_shadow(
         &mut self,
         row_id: u64,

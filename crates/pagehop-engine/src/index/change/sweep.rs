@@ -139,7 +139,7 @@ pub(super) fn free_if_lost<W: PagesMut>(steps: &mut Steps<'_, W>, page: PageId) 
     })
 }
 
-/// Gives up the graph that is being made. This writer is alone.
+/// Gives up the new graph. This writer is alone.
 pub(super) fn abandon_graph<W: PagesMut>(steps: &mut Steps<'_, W>) -> Result<(), Error> {
     let end = steps.page_count();
     steps.step_meta(&[], &mut |meta, _| {
