@@ -13,7 +13,7 @@ pub(crate) fn position() -> Option<pg_sys::XLogRecPtr> {
     unsafe { pg_sys::RecoveryInProgress().then(|| pg_sys::GetXLogReplayRecPtr(std::ptr::null_mut())) }
 }
 
-/// Raises an error of `index`. Pages that contradict each other are no damage if replay has moved
+/// Raises an error of `index`. Pages that contradict each other are not damage if replay has moved
 /// since the reads began, at `before`: damage would be found again.
 ///
 /// # Safety

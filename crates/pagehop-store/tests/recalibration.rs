@@ -1,5 +1,5 @@
 //! A file whose rows change is calibrated again: by `vacuum` when a fifth has changed, and by an
-//! addition when as many have changed as there were.
+//! addition when the rows added and deleted are as many as it had at the last calibration.
 
 mod support;
 

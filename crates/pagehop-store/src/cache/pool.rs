@@ -1,8 +1,7 @@
-//! The buffer pool: frames in one mapping, the page table, and the choice of frames to evict.
+//! The buffer pool: the page table, and the choice of frames to evict.
 //!
-//! **Frames** lie in one anonymous mapping, aligned to 2 MiB and advised to use huge pages; they
-//! are touched in order, so a small file costs little. There are never more frames than pages that
-//! the file may soon have.
+//! **Frames** are in `frames.rs`. There are never more of them than pages that the file may soon
+//! have.
 //!
 //! **The table** has one 32-bit entry per page: absent, being read, or resident in a frame, with a
 //! count of uses (0 to 3). Finding a resident page is one load. A reader raises the count only
@@ -13,9 +12,6 @@
 //! runs ahead of need: a frame is unmapped at once, but rests in `retired` until every reader has
 //! moved on ([`crate::cache::epoch`]); `reserve` is the number of frames that are kept free or
 //! resting.
-//!
-//! A [`Frame`] is the right to write one frame. It is held by exactly one of: the free list, the
-//! retired list, a read in flight, or the table (as the entry).
 //!
 //! **Replacing** a page by a newer version is copy-on-write: another frame is filled, the entry
 //! swapped, the old frame retired. If a read of the old version is under way, the entry is marked

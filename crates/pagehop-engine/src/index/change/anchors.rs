@@ -44,9 +44,9 @@ fn anchor<W: PagesMut>(graph: &mut Graph<'_, W>, parents: &[NodeId], target: &Ta
     Ok(false)
 }
 
-/// Gives a duplicate an anchor from `parent`, its equal that the walk went to, or from a node below
-/// that. A full parent gives up its farthest edge: pruning would read all of its neighbors for
-/// nearly the same result.
+/// Gives a duplicate an anchor from `parent`, the equal node that the walk ended at, or from a node
+/// below that. A full parent gives up its farthest edge: pruning would read all of its neighbors
+/// for nearly the same result.
 pub(super) fn anchor_equal<W: PagesMut>(
     graph: &mut Graph<'_, W>,
     parent: NodeId,

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Rows are stamped with the number of the commit, so a reader of an older snapshot sees none of a
-//! transaction, whichever of its steps the reader comes to.
+//! transaction, even if some of its steps are already visible.
 //!
 //! | file | subject |
 //! |---|---|
@@ -22,8 +22,8 @@
 //! | `records.rs`, `add.rs`, `training.rs` | records of rows; rows that are added, by one thread or several; the model, trained again |
 //! | `vacuum.rs`, `retrain.rs`, `beside.rs`, `hosted.rs`, `measured.rs`, `pop.rs` | the rest of [`Change`] |
 //!
-//! `encode.rs` is below all others. Else a file uses those of the lines above it, and of its own
-//! line those that it imports.
+//! `encode.rs` is below all others. Every other file uses files of the lines above. Within a line,
+//! the imports show the order.
 
 mod add;
 mod anchors;
@@ -79,7 +79,7 @@ const SWEPT_AT_ONCE: usize = 8;
 pub struct Change<'w, W: PagesMut> {
     graph: Graph<'w, W>,
     pending: PendingRows,
-    /// What this process knows of the graph that is made beside the index.
+    /// What this process knows of the new graph beside the index.
     shadow: ShadowState,
     /// What is known of the edges that lead to dead nodes.
     in_edges: InEdges,

@@ -9,10 +9,10 @@
 //! Other writers may insert rows at the same time. The step that changes an in-neighbor compares
 //! what was decided on, as theirs do (`steps.rs`). They may anchor new nodes to the dead one, or
 //! below its dependents, but they never change the anchor parent of an older node. So an older node
-//! that is not below a dependent does not come below it, and may be its anchor parent. The last
-//! step tests that the dead node has the edges it had when its dependents were read. No slot
-//! becomes free beside other writers, so a node that one of them has read is the same until its
-//! turn ends.
+//! that is not below a dependent now never will be. It can become the dependent's anchor parent.
+//! The last step tests that the dead node has the edges it had when its dependents were read. No
+//! slot becomes free beside other writers, so a node that one of them has read is the same until
+//! its turn ends.
 
 use super::edges::{EdgeCount, Extras, Gone, Revision};
 use super::encode;

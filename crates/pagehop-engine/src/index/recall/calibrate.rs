@@ -50,10 +50,10 @@ const NEAR_SHARE: f32 = 0.99;
 
 impl<P: Pages> Index<P> {
     /// Measures which settings reach which recall. The queries are `queries`, the user's vectors
-    /// one after another, or vectors of the data if there are none. Of more than
-    /// [`CALIBRATION_QUERIES_MAX`] queries it takes that many, evenly spaced. Changes nothing:
-    /// [`Change::set_calibration`](crate::Change::set_calibration) stores the result. `None` if the
-    /// index has fewer than [`CALIBRATED_ROWS_MIN`] rows.
+    /// one after another, or vectors of the data if there are none. If there are more than
+    /// [`CALIBRATION_QUERIES_MAX`] queries, it uses that many of them, evenly spaced. Changes
+    /// nothing: [`Change::set_calibration`](crate::Change::set_calibration) stores the result.
+    /// `None` if the index has fewer than [`CALIBRATED_ROWS_MIN`] rows.
     ///
     /// Reads every page once; `threads` of 0 means one per core.
     ///
@@ -125,7 +125,8 @@ impl<P: Pages> Index<P> {
 }
 
 /// The queries of a user that a calibration uses: all, or [`CALIBRATION_QUERIES_MAX`] of them,
-/// evenly spaced. What is no whole number of queries stays, to be refused.
+/// evenly spaced. Input that is not a whole number of queries is returned unchanged; the caller
+/// refuses it.
 fn some_queries(queries: &[f32], dim: usize) -> Cow<'_, [f32]> {
     let count = queries.len() / dim;
     if count <= CALIBRATION_QUERIES_MAX || !queries.len().is_multiple_of(dim) {

@@ -1,8 +1,8 @@
 //! Rows whose words leave open whether they pass a test of tags: their tags decide.
 //!
 //! The tags are on another page than the node, so they are read last: a walk reads those of the
-//! rows that it ended with, other searches those of rows that would be among the nearest. A reader
-//! keeps the records of the rows that it sees from vacuum.
+//! rows that it ended with, other searches those of rows that would be among the nearest. As long
+//! as a reader lives, vacuum keeps the records of the rows that it can see.
 
 use crate::Error;
 use crate::columns::RowValues;

@@ -1,7 +1,7 @@
 //! A build of more rows than memory has room for.
 //!
-//! What is small stays in memory for every row: edge code and edges. Own codes, four fifths of what
-//! a build in memory needs, go to scratch files:
+//! The edge code and the edges of every row are small and stay in memory. Own codes, four fifths of
+//! what a build in memory needs, go to scratch files:
 //!
 //! ```text
 //! encode   own codes to a file, in the order of rows; the nearest cells of each row
