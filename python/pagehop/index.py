@@ -306,17 +306,18 @@ class Index:
         """Measure which settings reach which recall, and store it for `search(..., recall=...)`.
 
         queries: a matrix of at least 50 typical queries; the recall is then that of queries like
-            them. Of more than 8,000, that many are used, evenly spaced. Without it, up to 8,000
-            vectors of the index serve as queries.
+            them. If there are more than 8,000, it uses 8,000 of them, evenly spaced. Without it, up
+            to 8,000 vectors of the index serve as queries.
         threads: up to 4,096; 0 means one per core.
         progress: as for `add`.
         strict: as for `add`.
 
         A calibration with queries stays until the next call. One with vectors of the index is
         repeated when the model is trained again, by `vacuum` when a fifth of the rows has changed,
-        and by `add` when as many have as there were. Reads the index about once; does not block
-        searches or changes. Returns None for an index of fewer than 1,000 rows: it stores nothing,
-        and a search with a recall visits all rows. It is calibrated when it reaches 1,000.
+        and by `add` when the rows added and deleted since the last calibration are as many as the
+        index had then. Reads the index about once; does not block searches or changes. Returns None
+        for an index of fewer than 1,000 rows: it stores nothing, and a search with a recall visits
+        all rows. It is calibrated when it reaches 1,000.
         """
         self._index.may_change()
         given = None if queries is None else as_queries("queries", queries, self._dim, strict=bool(strict))
