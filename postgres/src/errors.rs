@@ -16,7 +16,7 @@ use pgrx::prelude::*;
 ///
 /// `index` is open.
 pub(crate) unsafe fn raise(index: pg_sys::Relation, error: Error) -> ! {
-    // A cancelled query has a better message of its own, and so has a terminated backend.
+    // A canceled query has a better message of its own, and so has a terminated backend.
     pgrx::check_for_interrupts!();
     // SAFETY: the caller has the relation open.
     let (name, sql_name) = unsafe { (name(index), || sql_name(index)) };

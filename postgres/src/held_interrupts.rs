@@ -1,4 +1,4 @@
-//! Interrupts that are held back while the engine trains: a cancel ends the training first, so that
+//! Interrupts that are held back while the engine trains. A cancel first ends the training, so that
 //! insertions no longer write into the new graph, and then the statement.
 //!
 //! Interrupts are served between two parts of the work ([`HeldInterrupts::look`]), and while the

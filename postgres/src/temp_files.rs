@@ -1,5 +1,6 @@
 //! Temporary files of a build, which are PostgreSQL's own: they lie in `temp_tablespaces`, count
-//! against `temp_file_limit`, go with the transaction, and after a crash when the server starts.
+//! against `temp_file_limit`, and are gone when the transaction ends, or after a crash when the
+//! server starts.
 //!
 //! A file that cannot be written raises PostgreSQL's error. It unwinds through the engine, whose
 //! other threads rest while it uses a file. So signals stay blocked here.

@@ -1,9 +1,9 @@
 //! Training by VACUUM: an index that has grown far beyond the rows that its model was trained on is
 //! built again over all of them, from the vectors of the table.
 //!
-//! The rows are read, and the new graph is computed and written, while other sessions insert rows;
-//! it stays within `maintenance_work_mem`. This backend has the index alone three times, for a step
-//! or two: to begin the graph, to let insertions write into it, too, and to show it
+//! The rows are read, and the new graph is computed and written, while other sessions insert rows.
+//! The training stays within `maintenance_work_mem`. This backend has the index alone three times,
+//! for a step or two: to begin the graph, to let insertions write into it, too, and to show it
 //! (`index/change/beside.rs` in the engine).
 
 use std::ops::ControlFlow;

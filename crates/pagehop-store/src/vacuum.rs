@@ -4,7 +4,8 @@
 //! of earlier ones, once these are too large a share of the index. The work of such a call is in
 //! proportion to the rows that it wrote. So a program that deletes half of an index at once does
 //! not wait for minutes: the rest of the work is left to later calls, or to
-//! [`vacuum`](crate::vacuum).
+//! [`vacuum`](crate::vacuum). Only that looks for edges to dead rows on all pages, and calibrates
+//! the index.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Relaxed;

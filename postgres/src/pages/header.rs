@@ -1,7 +1,7 @@
 //! PostgreSQL's header of a page: the 24 bytes before the engine's.
 //!
 //! Full-page images and generic log records leave out the hole between `pd_lower` and `pd_upper`,
-//! and replay fills it with zeros. So the hole of a page is the run of zeros at its end: they are
+//! and replay fills it with zeros. So the hole of a page is the run of zeros at its end, which is
 //! neither logged nor compared.
 
 use pagehop_engine::{BODY_BYTES, HOST_HEADER_BYTES, PAGE_BYTES, used_bytes};

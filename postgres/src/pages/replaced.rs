@@ -1,6 +1,6 @@
 //! The file that an index had before this statement gave it a new one, as TRUNCATE and REINDEX do.
-//! It is there until the transaction commits, and has what an empty table and a column without
-//! dimensions do not say.
+//! It is there until the transaction commits. It says how many dimensions the index has, which an
+//! empty table and a column without dimensions do not say.
 
 use pagehop_engine::Index;
 use pgrx::pg_sys;

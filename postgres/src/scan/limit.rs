@@ -1,7 +1,7 @@
 //! How many rows a scan will return: the LIMIT above it, which PostgreSQL does not pass to an
 //! access method.
 //!
-//! A search for k rows takes settings for k. So the plan that runs is searched for the scan and a
+//! A search for k rows takes settings for k. So this looks in the plan that runs for the scan and a
 //! LIMIT above it, with nothing in between but nodes that pass rows on. Of the scans below a merge,
 //! as of partitions, each may have to return as many rows as the LIMIT says. Without a LIMIT, a
 //! FETCH from a cursor says how many rows it takes, as postgres_fdw does for a table of another

@@ -4,9 +4,8 @@
 //! whose interval of distances meets no other is in its place, and is returned as it is. For other
 //! rows the scan returns a lower bound and asks for a recheck (`xs_recheckorderby`): the executor
 //! computes the distance from the table, and holds rows back until no other can come before them.
-//! Where their places in the table may be read, `places.rs` does that instead.
-//! That is correct only if a bound is never above the distance, and never below the bound of the
-//! row before.
+//! Where their places in the table may be read, `places.rs` does that instead. The order is right
+//! only if a bound is never above the distance, and never below the bound of the row before.
 
 use pagehop_engine::{Found, Metric};
 

@@ -1,8 +1,8 @@
 //! Backup: a copy of an index as of one commit, while other processes read and write it.
 //!
 //! No lock is taken and no transaction waits. Pages are copied in their order, each in the newest
-//! version that is known then. At the end the records in the log make each page that has changed
-//! since what the newest commit says. This is correct for the same reason as after a crash
+//! version that is known then. At the end the records in the log bring each page that has changed
+//! since then up to the newest commit. This is correct for the same reason as after a crash
 //! (`log/versions.rs`): while a log lasts, the file has only versions of a page that the log made,
 //! and the page as it was when the log began.
 //!

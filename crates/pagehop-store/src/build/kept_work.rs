@@ -9,8 +9,8 @@
 //!
 //! Each record is synced before the next begins, so only the last can be torn: the first record
 //! with a wrong checksum ends the file. The file goes when the build ends by itself, whether it is
-//! done, fails or is stopped. Only if the index was written and the system then refuses to read it
-//! or to give it its name, the file stays, too. Its maker holds a lock on it; another build of the
+//! done, fails or is stopped. But the file stays if the index was written and the system then
+//! refuses to read it or to give it its name. Its maker holds a lock on it; another build of the
 //! same index keeps nothing. If another file has that name, a build keeps nothing either, and does
 //! not change that file. It also keeps nothing if the file cannot be made or opened, because it
 //! belongs to another user or its name is too long, or if the file system has no locks: a build

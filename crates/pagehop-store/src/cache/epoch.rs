@@ -5,7 +5,8 @@
 //! epoch moves on. The frame is reused once every reader that is looking has published a later
 //! epoch: such a reader looked at the table after the page had left it.
 //!
-//! A reader that released everything publishes nothing, so a search that pauses delays no reuse.
+//! A reader that released everything publishes nothing, so a search that pauses does not delay the
+//! reuse of a frame.
 //!
 //! Slots are made as readers need them and live as long as the pool. Each also has its reader's
 //! [`Lane`]: resources that are too costly to make for every search.

@@ -1,7 +1,7 @@
 //! The changes of a body, as runs of bytes.
 //!
-//! A run is the distance from the end of the run before it, a length (both LEB128, at least one of
-//! length), and the new bytes. Runs closer than [`GAP_MIN`] are one: a run costs two bytes besides
+//! A run is the distance from the end of the run before it, a length of at least 1 (both in
+//! LEB128), and the new bytes. Runs closer than [`GAP_MIN`] are one: a run costs two bytes besides
 //! its own.
 
 use pagehop_engine::BODY_BYTES;
