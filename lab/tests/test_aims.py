@@ -260,7 +260,7 @@ def test_a_recall_that_was_asked_for_is_compared_with_the_cheapest_setting_that_
 
 
 def test_a_recall_that_was_missed_has_the_price_of_what_was_found() -> None:
-    """A search that finds .94 for .95 and takes what the grid's .95 takes is no bargain."""
+    """A search that finds .94 for .95 and takes what the grid's .95 takes is not a bargain."""
     grid = [asked({"list": at}, recall, at) for at, recall in [(10, 0.9), (16, 0.94), (20, 0.95), (40, 0.99)]]
     (missed,) = asked_of([*grid, asked({"recall": 0.95}, 0.94, 20)], "with_ties")
     assert missed.cheapest == (20, "list=20")

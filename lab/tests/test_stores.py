@@ -88,7 +88,7 @@ def command(what: str, folder: Path, *more: int, store: str = "sqlite") -> list[
 
 
 def asked(folder: Path, rows: int = ROWS, store: str = "sqlite") -> Asked:
-    """Two clients for a short time, whose figures are no measurement."""
+    """Two clients for a short time, whose figures are not a measurement."""
     reads = command("read", folder, rows, 2, 1, store=store)
     return Asked(reads, store, {}, folder, 0.2, 0.6, family, dict, 0.5)
 

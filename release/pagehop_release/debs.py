@@ -130,7 +130,7 @@ def _asked(root: Root, major: Major) -> str:
 
 def _refused(root: Root, major: Major) -> None:
     """Checks the errors of two broken servers: one without pgvector, one with a library file that
-    is no library.
+    is not a library.
     """
     library = f"/{major.library_folder}/pagehop.so"
     said = root.run(

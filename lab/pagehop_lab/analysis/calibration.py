@@ -1,7 +1,7 @@
 """Searches with a requested recall: whether they find it, and what they cost.
 
 The cost is compared with the cheapest setting that finds what was asked for. A search that missed
-it is compared with the cheapest one that finds what it found: to find less is no merit.
+it is compared with the cheapest one that finds what it found: to find less is not a merit.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class ServersLoad:
     memory_mib: int = 0
     """All that a server may hold once it is loaded, the kernel's cache of its files included.
 
-    0 is no limit.
+    0 means no limit.
     """
 
     def identity(self) -> dict[str, Any]:
