@@ -319,23 +319,7 @@ fn keeps_tags(kind: Kind) {
     compare_with_oracle(&pages, &rows);
     // The tags of one column of some rows, and then only the other column.
     for at in [2, 1] {
-        let ids: Vec<u64> = rows.keys().copied().step_by(3 + at).collect();
-        let mut some = ColumnRows::new(vec![columns()[at].clone()]).unwrap();
-        for id in &ids {
-            let value = values(&mut noise)[at].clone();
-            some.push(std::slice::from_ref(&value)).unwrap();
-            rows.get_mut(id).unwrap().values[at] = value;
-        }
-        let texts: Vec<String> = ids.iter().map(|id| text(*id)).collect();
-        let update = |pages: &mut MemPages| {
-            change(pages, |change| match kind.id_kind {
-                IdKind::Text => change.update_columns(&texts, &some),
-                _ => change.update_columns(&ids, &some),
-            })
-            .unwrap()
-        };
-        assert!(update(&mut pages) > 0);
-        assert_eq!(update(&mut pages), 0);
+        update_column(kind, at, &mut pages, &mut rows, &mut noise);
         compare_with_oracle(&pages, &rows);
         check_payloads(kind, &pages, &rows);
     }
@@ -360,6 +344,27 @@ fn keeps_tags(kind: Kind) {
     Index::open(&written).unwrap().check(&mut no_progress()).unwrap();
     compare_with_oracle(&written, &rows);
     check_payloads(kind, &written, &rows);
+}
+
+/// Gives column `at` of some rows other values. The second time, they are there already.
+fn update_column(kind: Kind, at: usize, pages: &mut MemPages, rows: &mut BTreeMap<u64, Row>, noise: &mut Noise) {
+    let ids: Vec<u64> = rows.keys().copied().step_by(3 + at).collect();
+    let mut some = ColumnRows::new(vec![columns()[at].clone()]).unwrap();
+    for id in &ids {
+        let value = values(noise)[at].clone();
+        some.push(std::slice::from_ref(&value)).unwrap();
+        rows.get_mut(id).unwrap().values[at] = value;
+    }
+    let texts: Vec<String> = ids.iter().map(|id| text(*id)).collect();
+    let mut update = || {
+        change(pages, |change| match kind.id_kind {
+            IdKind::Text => change.update_columns(&texts, &some),
+            _ => change.update_columns(&ids, &some),
+        })
+        .unwrap()
+    };
+    assert!(update() > 0);
+    assert_eq!(update(), 0);
 }
 
 /// Reading the tags of a row costs a page, so they must not be read where they decide nothing.

@@ -9,9 +9,13 @@ pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("a crate is in crates/")
 }
 
-/// Every file whose name ends in one of `endings`, relative to the repository, sorted.
+/// Every file whose name ends in one of `endings`, relative to the repository, sorted. What git
+/// ignores is left out.
 pub(crate) fn files(endings: &[&str]) -> Vec<String> {
     let root = repository();
+    let ignored = read(".gitignore");
+    let ignored: Vec<_> =
+        ignored.lines().filter_map(|line| Some(root.join(line.strip_prefix('/')?.strip_suffix('/')?))).collect();
     let mut found = Vec::new();
     let mut folders = vec![root.clone()];
     while let Some(folder) = folders.pop() {
@@ -20,9 +24,8 @@ pub(crate) fn files(endings: &[&str]) -> Vec<String> {
             let name = entry.file_name().into_string().unwrap_or_default();
             let kind = entry.file_type().expect("its folder can be read");
             if kind.is_dir() {
-                let ignored = ["target", "node_modules", "__pycache__"];
-                let is_data = name == "data" && folder == root;
-                if !is_data && !ignored.contains(&name.as_str()) && (!name.starts_with('.') || name == ".ci") {
+                let is_made = ["target", "node_modules", "__pycache__"].contains(&name.as_str());
+                if !is_made && !ignored.contains(&path) && (!name.starts_with('.') || name == ".ci") {
                     folders.push(path);
                 }
             } else if endings.iter().any(|ending| name.ends_with(ending)) {
