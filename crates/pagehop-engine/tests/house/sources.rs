@@ -49,6 +49,11 @@ pub(crate) fn is_shipped(path: &str) -> bool {
     in_src && !path.ends_with("/tests.rs") && !path.contains("/tests/")
 }
 
+/// Whether a file is code that ships, or the lab's load generator.
+pub(crate) fn is_source(path: &str) -> bool {
+    is_shipped(path) || path.starts_with("lab/loadgen/src/") && !path.ends_with("/tests.rs")
+}
+
 /// The Rust code that ships, without its comments, strings and tests.
 pub(crate) fn shipped_sources() -> Vec<(String, String)> {
     let paths = files(&[".rs"]).into_iter().filter(|path| is_shipped(path));
@@ -71,7 +76,6 @@ pub(crate) fn sources_in(folder: &str) -> Vec<(String, String)> {
 /// without comments, strings and tests.
 pub(crate) fn source_folders() -> Vec<(String, Vec<(String, String)>)> {
     let mut folders: Vec<(String, Vec<(String, String)>)> = Vec::new();
-    let is_source = |path: &str| is_shipped(path) || path.starts_with("lab/loadgen/src/");
     for path in files(&[".rs"]).into_iter().filter(|path| is_source(path)) {
         let (folder, below) = path.split_once("/src/").expect("sources are in src/");
         // Files of tests, and programs, which are roots of other crates, are left out.

@@ -6,6 +6,7 @@
 //! - `ids.rs`: the ids of rows in the form that the index has, numbers or texts.
 //! - `model.rs`: the versions that may be found after what happened.
 //! - `verify.rs`: compares an open index with a version.
+//! - `outcome.rs`: the counters of a run, and why an operation did not succeed.
 //! - `world.rs`: the state of a run; opens the index and ends processes.
 //! - `calls.rs`: whole operations of several transactions: automatic vacuum, compaction.
 //! - `session.rs`, `parts.rs`: the operations while the index is open; transactions.
