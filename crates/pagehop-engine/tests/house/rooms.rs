@@ -1,13 +1,9 @@
-//! Which room may import which, and what rooms may not use.
-
-use std::fs;
+//! Which room may import which, and where `unsafe` is allowed.
 
 use crate::assert_none;
 use crate::imports::Crate;
-use crate::sources::{files, read, repository, source_folders, sources_in};
-use crate::text::{blank_comments_and_strings, has_word, is_word};
-
-const ENGINE: &str = "crates/pagehop-engine/src";
+use crate::sources::{ENGINE, files, read, sources_of};
+use crate::text::{blank_comments_and_strings, has_word};
 
 /// The crates of this repository that each crate depends on. Dependencies of its tests do not
 /// count.
@@ -153,23 +149,6 @@ const POSTGRES_ROOMS: [&str; 24] = [
     "errors",
 ];
 
-/// The files of the engine outside `page/` that know the layout of bytes: those of edge codes and
-/// of the values of columns, which a page stores without changes.
-const KNOW_BYTES: [&str; 6] = [
-    "columns/key.rs",
-    "columns/rows.rs",
-    "graph/refine.rs",
-    "quantize/edge.rs",
-    "quantize/estimate.rs",
-    "quantize/landmarks.rs",
-];
-
-/// Words that only `postgres/` may use.
-const POSTGRES_WORDS: [&str; 7] = ["postgres", "postgresql", "pg", "pgrx", "pgvector", "tid", "tids"];
-
-/// What the engine may not use: it has no files, no clock and no operating system.
-const NO_SYSTEM: [&str; 6] = ["fs", "net", "time", "env", "process", "os"];
-
 /// Where `unsafe` is allowed: the files of one instruction set, the dispatch to them, the store's
 /// frames, rings and shared memory, and all of `postgres/`. A name that ends in `/` is a folder.
 const UNSAFE_ALLOWED: [&str; 10] = [
@@ -185,36 +164,6 @@ const UNSAFE_ALLOWED: [&str; 10] = [
     "postgres/",
 ];
 const INSTRUCTION_SETS: [&str; 6] = ["avx2.rs", "avx512.rs", "x86_64.rs", "neon.rs", "aarch64.rs", "sve.rs"];
-
-#[test]
-fn the_engine_knows_no_system() {
-    let mut wrong = Vec::new();
-    for (path, code) in sources_in("crates/pagehop-engine/src") {
-        for name in NO_SYSTEM.iter().filter(|name| has_word_after(&code, "std::", name)) {
-            wrong.push(format!("{path}: std::{name}"));
-        }
-        for name in ["SystemTime", "Instant"] {
-            if has_word(&code, name) {
-                wrong.push(format!("{path}: {name}"));
-            }
-        }
-    }
-    assert_none(&wrong);
-}
-
-#[test]
-fn kernels_depend_on_nothing() {
-    let manifest = fs::read_to_string(repository().join("crates/pagehop-kernels/Cargo.toml"))
-        .expect("the kernels have a manifest");
-    let after = manifest.split_once("[dependencies]").map_or("", |(_, after)| after);
-    let entries = after.lines().take_while(|line| !line.starts_with('['));
-    let wrong: Vec<_> = entries
-        .filter(|line| !line.trim().is_empty() && !line.starts_with('#'))
-        .map(|line| format!("pagehop-kernels depends on {line}"))
-        .collect();
-    assert_none(&wrong);
-    assert!(!manifest.contains("[dependencies."), "pagehop-kernels has a dependency");
-}
 
 #[test]
 fn crates_depend_as_the_picture_shows() {
@@ -254,18 +203,9 @@ fn unsafe_stays_where_it_is_allowed() {
     assert_none(&wrong);
 }
 
-/// Whether `std::name` or `use std::{.., name, ..}` is in the code.
-fn has_word_after(code: &str, prefix: &str, word: &str) -> bool {
-    code.match_indices(prefix).any(|(at, _)| {
-        let after = &code[at + prefix.len()..];
-        let end = if after.starts_with('{') { after.find('}') } else { after.find(|c: char| !is_word(c)) };
-        has_word(&after[..end.unwrap_or(after.len())], word)
-    })
-}
-
 #[test]
 fn rooms_of_the_engine_import_one_way() {
-    let sources = engine_sources();
+    let sources = sources_of(ENGINE);
     let engine = Crate::new(&sources);
     let mut wrong = Vec::new();
     for (file, imports) in engine.imports() {
@@ -292,7 +232,7 @@ fn rooms_of_the_engine_import_one_way() {
 fn every_room_of_the_engine_has_a_line() {
     let named = |room: &str| ROOMS.iter().chain(&INDEX_ROOMS).any(|(name, _)| *name == room);
     let wrong: Vec<_> =
-        engine_sources().into_iter().map(|(file, _)| room_of(&file)).filter(|room| !named(room)).collect();
+        sources_of(ENGINE).into_iter().map(|(file, _)| room_of(&file)).filter(|room| !named(room)).collect();
     assert_none(&wrong);
 }
 
@@ -314,50 +254,6 @@ fn rooms_of_the_store_and_of_the_extension_import_only_rooms_below_them() {
         wrong.extend(rooms.iter().filter(|name| !exists(name)).map(|name| format!("{folder} has no room {name}")));
     }
     assert_none(&wrong);
-}
-
-#[test]
-fn only_the_room_of_pages_knows_their_bytes() {
-    let mut wrong = Vec::new();
-    for (path, code) in engine_sources() {
-        let may_know = path.starts_with("page/") || KNOW_BYTES.contains(&path.as_str());
-        let converts = code.contains("_le_bytes");
-        let looks_into = ["body[", "bodies[0][", "guard["]
-            .iter()
-            .any(|indexing| code.match_indices(indexing).any(|(at, _)| !code[..at].ends_with(is_word)));
-        if !may_know && (converts || looks_into) {
-            wrong.push(format!("{path} knows bytes of a page"));
-        }
-    }
-    assert_none(&wrong);
-}
-
-#[test]
-fn only_the_extension_knows_postgresql() {
-    let mut wrong = Vec::new();
-    for (folder, sources) in source_folders() {
-        if folder.starts_with("postgres/") || folder.starts_with("lab/") {
-            continue;
-        }
-        for (path, code) in sources {
-            let words = code.split(|c: char| !c.is_ascii_alphanumeric()).map(str::to_ascii_lowercase);
-            let known: Vec<_> = words.filter(|word| POSTGRES_WORDS.contains(&word.as_str())).collect();
-            if !known.is_empty() {
-                wrong.push(format!("{folder}/{path}: {}", known.join(", ")));
-            }
-        }
-    }
-    assert_none(&wrong);
-}
-
-/// The sources of the engine, with paths below its folder.
-fn engine_sources() -> Vec<(String, String)> {
-    sources_of(ENGINE)
-}
-
-/// The sources in a folder `src/`, with paths below it.
-fn sources_of(folder: &str) -> Vec<(String, String)> {
-    source_folders().into_iter().find(|(name, _)| name == folder).expect("the crate has sources").1
 }
 
 /// The first folder or file below `src/`. Below `index/`, also the second.

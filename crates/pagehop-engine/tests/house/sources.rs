@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use crate::text::{blank_comments_and_strings, blank_tests};
 
-pub(crate) fn repository() -> PathBuf {
+pub(crate) const ENGINE: &str = "crates/pagehop-engine/src";
+
+fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("a crate is in crates/")
 }
 
@@ -65,11 +67,9 @@ pub(crate) fn shipped_sources() -> Vec<(String, String)> {
         .collect()
 }
 
-pub(crate) fn sources_in(folder: &str) -> Vec<(String, String)> {
-    let mut sources = shipped_sources();
-    sources.retain(|(path, _)| path.starts_with(folder));
-    assert!(!sources.is_empty(), "{folder} has no sources");
-    sources
+/// The sources in a folder `src/`, with paths below it.
+pub(crate) fn sources_of(folder: &str) -> Vec<(String, String)> {
+    source_folders().into_iter().find(|(name, _)| name == folder).expect("the crate has sources").1
 }
 
 /// Every folder of sources with its files, which are pairs of a path below the folder and the code
