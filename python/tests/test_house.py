@@ -148,6 +148,12 @@ def test_functions_and_files_stay_short() -> None:
     assert long == []
 
 
+def test_every_source_says_what_it_is() -> None:
+    sources = {path: path.read_text() for path in tracked()}
+    # Several packages have an empty `__init__.py`.
+    assert [path for path, source in sources.items() if source and not ast.get_docstring(ast.parse(source))] == []
+
+
 def our_packages() -> dict[str, str]:
     """Every package of this repository, and modules that are not in one, by what they are imported as."""
     names = {package: package for packages in ROOTS.values() for package in packages}

@@ -11,7 +11,8 @@ use crate::assert_none;
 use crate::sources::{files, read};
 
 /// A word in backticks that ends like this is taken for a file of this repository.
-const REPOSITORY_ENDINGS: [&str; 9] = [".rs", ".py", ".pyi", ".md", ".toml", ".sql", ".sh", ".yml", ".lock"];
+const REPOSITORY_ENDINGS: [&str; 11] =
+    [".rs", ".py", ".pyi", ".md", ".toml", ".sql", ".sh", ".yml", ".lock", ".lua", ".js"];
 /// Says the folder of the paths that follow.
 const BELOW: &str = "are below `";
 /// Words that are no paths of this repository, with their documents, and the reason.

@@ -47,7 +47,7 @@ fn breaches(folder: &str, own: &str, head: &str, paths: &[String]) -> Vec<String
 }
 
 /// The lines at the top of a file that say what it is.
-fn head(text: &str) -> String {
+pub(crate) fn head(text: &str) -> String {
     text.lines().take_while(|line| line.starts_with("//!")).map(|line| format!("{line}\n")).collect()
 }
 
@@ -65,7 +65,7 @@ fn beside(folder: &str, paths: &[String]) -> Vec<String> {
 }
 
 /// Files and folders in the first column of a table, and before the colon of a line of a list.
-fn names_in(head: &str) -> Vec<&str> {
+pub(crate) fn names_in(head: &str) -> Vec<&str> {
     let cell = |line| str::strip_prefix(line, TABLE).and_then(|line| line.split('|').next());
     let item = |line: &'_ str| line.starts_with(LIST).then(|| line.split("`: ").next().unwrap_or(line).len());
     let places = head.lines().filter_map(|line| cell(line).or(item(line).map(|end| &line[..end])));

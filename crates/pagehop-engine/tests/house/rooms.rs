@@ -2,6 +2,7 @@
 
 use crate::assert_none;
 use crate::imports::Crate;
+use crate::maps::{head, names_in};
 use crate::sources::{ENGINE, files, read, sources_of};
 use crate::text::{blank_comments_and_strings, has_word};
 
@@ -180,12 +181,32 @@ fn crates_depend_as_the_picture_shows() {
     assert_none(&wrong);
 }
 
-/// The crates of this repository in `[dependencies]`.
+/// The crates of this repository that a manifest lists, other than for tests.
 fn dependencies(manifest: &str) -> Vec<String> {
-    let after = manifest.split_once("\n[dependencies]").map_or("", |(_, after)| after);
-    let lines = after.lines().skip(1).take_while(|line| !line.starts_with('['));
-    let names = lines.filter_map(|line| line.split(['.', ' ', '=']).next());
-    names.filter(|name| name.starts_with("pagehop")).map(str::to_owned).collect()
+    let mut found = Vec::new();
+    let mut section = "";
+    for line in manifest.lines() {
+        if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_end_matches(']');
+        }
+        // `[dependencies]` and `[target.'..'.dependencies]` have lines, `[dependencies.NAME]` is one.
+        let (table, in_table) = section.rsplit_once("dependencies").unwrap_or(("dev-", ""));
+        let name = if line.starts_with('[') { in_table.trim_start_matches('.') } else { line };
+        let name = name.split(['.', ' ', '=']).next().unwrap_or_default();
+        if name.starts_with("pagehop") && !table.ends_with("dev-") && !table.starts_with("workspace") {
+            found.push(name.to_owned());
+        }
+    }
+    found
+}
+
+#[test]
+fn dependencies_of_tests_do_not_count() {
+    let manifest = "[package]\nname = \"pagehop-a\"\n[dependencies]\npagehop-b.workspace = true\n\
+                    [target.'cfg(unix)'.dependencies]\npagehop-c = \"1\"\n[dependencies.pagehop-d]\n\
+                    version = \"1\"\n[build-dependencies]\npagehop-e = \"1\"\n\
+                    [dev-dependencies]\npagehop-f = \"1\"\n[dev-dependencies.pagehop-g]\n";
+    assert_eq!(dependencies(manifest), ["pagehop-b", "pagehop-c", "pagehop-d", "pagehop-e"]);
 }
 
 #[test]
@@ -254,6 +275,34 @@ fn rooms_of_the_store_and_of_the_extension_import_only_rooms_below_them() {
         wrong.extend(rooms.iter().filter(|name| !exists(name)).map(|name| format!("{folder} has no room {name}")));
     }
     assert_none(&wrong);
+}
+
+#[test]
+fn rooms_are_in_the_order_of_the_maps() {
+    let mut wrong = Vec::new();
+    for (path, rooms) in [("crates/pagehop-store/src", &STORE_ROOMS[..]), ("postgres/src", &POSTGRES_ROOMS[..])] {
+        let mapped = mapped(&format!("{path}/lib.rs"), "");
+        if mapped != rooms[1..] {
+            wrong.push(format!("{path}/lib.rs has the order {mapped:?}, not {:?}", &rooms[1..]));
+        }
+    }
+    for (path, above, rooms) in [("lib.rs", "", &ROOMS[..]), ("index/mod.rs", "index/", &INDEX_ROOMS[..])] {
+        let mapped = mapped(&format!("{ENGINE}/{path}"), above);
+        let place = |room: &str| mapped.iter().position(|name| name == room);
+        // The file with the map uses none.
+        for (room, allowed) in rooms.iter().filter(|(_, allowed)| !allowed.is_empty()) {
+            let below = allowed.iter().filter(|target| place(target).is_none() || place(target) >= place(room));
+            wrong.extend(below.map(|target| format!("{path}: {target} is not above {room}")));
+        }
+    }
+    assert_none(&wrong);
+}
+
+/// The rooms in the map of a file, in order. Files inside a room are left out.
+fn mapped(path: &str, above: &str) -> Vec<String> {
+    let head = head(&read(path));
+    let names = names_in(&head).into_iter().map(|name| name.trim_end_matches(".rs").trim_end_matches('/'));
+    names.filter(|name| !name.contains('/')).map(|name| format!("{above}{name}")).collect()
 }
 
 /// The first folder or file below `src/`. Below `index/`, also the second.

@@ -44,7 +44,7 @@ pub(crate) fn read(path: &str) -> String {
     fs::read_to_string(repository().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-pub(crate) fn is_shipped(path: &str) -> bool {
+fn is_shipped(path: &str) -> bool {
     let in_src = path.starts_with("crates/") && path.contains("/src/")
         || path.starts_with("python/src/")
         || path.starts_with("postgres/src/");
@@ -54,17 +54,6 @@ pub(crate) fn is_shipped(path: &str) -> bool {
 /// Whether a file is code that ships, or the lab's load generator.
 pub(crate) fn is_source(path: &str) -> bool {
     is_shipped(path) || path.starts_with("lab/loadgen/src/") && !path.ends_with("/tests.rs")
-}
-
-/// The Rust code that ships, without its comments, strings and tests.
-pub(crate) fn shipped_sources() -> Vec<(String, String)> {
-    let paths = files(&[".rs"]).into_iter().filter(|path| is_shipped(path));
-    paths
-        .map(|path| {
-            let code = blank_tests(blank_comments_and_strings(&read(&path)));
-            (path, code)
-        })
-        .collect()
 }
 
 /// The sources in a folder `src/`, with paths below it.
