@@ -155,7 +155,7 @@ def test_every_source_says_what_it_is() -> None:
 
 
 def our_packages() -> dict[str, str]:
-    """Every package of this repository, and modules that are not in one, by what they are imported as."""
+    """Our packages, and our modules that are in none, by what they are imported as."""
     names = {package: package for packages in ROOTS.values() for package in packages}
     # The libraries have packages of other people, too.
     names["llama_index.vector_stores.pagehop"] = names.pop("llama_index")
@@ -164,7 +164,7 @@ def our_packages() -> dict[str, str]:
 
 
 def all_imported(source: str) -> set[str]:
-    """Every module that `source` imports by its full name, and every name that it imports from one."""
+    """The full names of modules that `source` imports, and of what it imports from them."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):

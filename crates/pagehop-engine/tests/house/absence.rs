@@ -65,8 +65,8 @@ const FACES: [&str; 5] =
 /// Words that only `postgres/` may use.
 const POSTGRES_WORDS: [&str; 7] = ["postgres", "postgresql", "pg", "pgrx", "pgvector", "tid", "tids"];
 
-/// The files outside `page/` that know the layout of bytes: those of edge codes and of the values of
-/// columns, which a page stores without changes.
+/// The files outside `page/` that know the layout of bytes: those of edge codes and of the values
+/// of columns, which a page stores without changes.
 const KNOW_BYTES: [&str; 6] = [
     "columns/key.rs",
     "columns/rows.rs",
@@ -75,8 +75,8 @@ const KNOW_BYTES: [&str; 6] = [
     "quantize/estimate.rs",
     "quantize/landmarks.rs",
 ];
-/// The files of the extension that convert bytes which are not of a page: those of a pgvector value,
-/// and those of a record of the log.
+/// The files of the extension that convert bytes which are not of a page: those of a value of
+/// pgvector, and those of a record of the log.
 const CONVERT_OTHER_BYTES: [&str; 2] = ["pages/record.rs", "rows/vector.rs"];
 /// What hosts may see of `page/`: the contract, and constants.
 const CONTRACT: [&str; 18] = [
@@ -294,7 +294,7 @@ fn words_and_published_items_are_found() {
         cpu_words("#[cfg(target_arch = )] use core::arch::x86_64;").collect::<Vec<_>>(),
         ["target_arch", "arch"]
     );
-    assert_eq!(parts_of_a_body("body[3] + somebody[4] + guard[at..end]").collect::<Vec<_>>(), ["3", "at..end"]);
+    assert_eq!(parts_of_a_body("body[3] + antibody[4] + guard[at..end]").collect::<Vec<_>>(), ["3", "at..end"]);
     assert!(is_known_place("..8") && is_known_place("at + NODE_AT..") && !is_known_place("at..end1"));
     let items = published(
         "pub use a::{B, c::D};\npub(crate) mod e;\npub const F: u8 = 1;\npub mod g;\n    pub fn h() {}\n",

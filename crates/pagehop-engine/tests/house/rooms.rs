@@ -189,7 +189,7 @@ fn dependencies(manifest: &str) -> Vec<String> {
         if let Some(name) = line.strip_prefix('[') {
             section = name.trim_end_matches(']');
         }
-        // `[dependencies]` and `[target.'..'.dependencies]` have lines, `[dependencies.NAME]` is one.
+        // `[dependencies]` and those of a target have lines, `[dependencies.NAME]` is one.
         let (table, in_table) = section.rsplit_once("dependencies").unwrap_or(("dev-", ""));
         let name = if line.starts_with('[') { in_table.trim_start_matches('.') } else { line };
         let name = name.split(['.', ' ', '=']).next().unwrap_or_default();
