@@ -18,9 +18,20 @@ pub(crate) struct EdgeTable {
     pub(crate) shape: EdgeShape,
     /// Digits to which queries are quantized: 1 or 2.
     pub(crate) query_digits: usize,
+    /// Words of a record.
+    record_words: usize,
     words: Vec<u64>,
     /// Where the first record begins in `words`: at a cache line, while `words` stays in place.
     first: usize,
+}
+
+/// What a table has of a row.
+pub(crate) struct TableRow<'a> {
+    /// The numbers that are stored with the code.
+    pub(crate) factors: EdgeFactors,
+    /// The centroid that the code is relative to.
+    pub(crate) centroid: u8,
+    pub(crate) code: &'a [u64],
 }
 
 impl EdgeTable {
@@ -29,7 +40,7 @@ impl EdgeTable {
         let mut words: Vec<u64> = Vec::with_capacity(rows * record_words(shape) + LINE_WORDS - 1);
         let first = words.as_ptr().align_offset(LINE_WORDS * size_of::<u64>()).min(LINE_WORDS - 1);
         words.resize(first, 0);
-        Self { shape, query_digits: 1, words, first }
+        Self { shape, query_digits: 1, record_words: record_words(shape), words, first }
     }
 
     /// Bytes of a row.
@@ -40,7 +51,7 @@ impl EdgeTable {
     /// Appends a row. `encode` writes its code, of [`EdgeShape::words`], and returns its factors.
     pub(crate) fn push(&mut self, centroid: u8, encode: impl FnOnce(&mut [u64]) -> EdgeFactors) {
         let at = self.words.len();
-        self.words.resize(at + record_words(self.shape), 0);
+        self.words.resize(at + self.record_words, 0);
         let (head, rest) = self.words[at..].split_at_mut(HEAD_WORDS);
         let EdgeFactors { add, factor } = encode(&mut rest[..self.shape.words()]);
         *head.first_mut().expect("a record has a head") =
@@ -62,23 +73,22 @@ impl EdgeTable {
     }
 
     pub(crate) fn len(&self) -> usize {
-        (self.words.len() - self.first) / record_words(self.shape)
+        (self.words.len() - self.first) / self.record_words
     }
 
-    /// The code of a row.
-    pub(crate) fn code(&self, row: usize) -> &[u64] {
-        &self.record(row)[HEAD_WORDS..][..self.shape.words()]
-    }
-
-    /// The numbers that are stored with the code of a row.
-    pub(crate) fn factors(&self, row: usize) -> EdgeFactors {
-        let both = self.record(row)[0];
-        EdgeFactors { add: f32::from_bits(both as u32), factor: f32::from_bits((both >> 32) as u32) }
+    /// Everything of a row.
+    #[inline]
+    pub(crate) fn row(&self, row: usize) -> TableRow<'_> {
+        let ([factors, centroid], rest) =
+            self.record(row).split_first_chunk::<HEAD_WORDS>().expect("a record has a head");
+        let (add, factor) = (f32::from_bits(*factors as u32), f32::from_bits((factors >> 32) as u32));
+        let code = &rest[..self.shape.words()];
+        TableRow { factors: EdgeFactors { add, factor }, centroid: *centroid as u8, code }
     }
 
     /// The centroid that the code of a row is relative to.
     pub(crate) fn centroid(&self, row: usize) -> u8 {
-        self.record(row)[1] as u8
+        self.row(row).centroid
     }
 
     /// The centroids of all rows.
@@ -94,13 +104,11 @@ impl EdgeTable {
 
     #[inline]
     fn record(&self, row: usize) -> &[u64] {
-        let words = record_words(self.shape);
-        &self.words[self.first + row * words..][..words]
+        &self.words[self.first + row * self.record_words..][..self.record_words]
     }
 }
 
 /// Words of a record: whole cache lines.
-#[inline]
 fn record_words(shape: EdgeShape) -> usize {
     (HEAD_WORDS + shape.words()).next_multiple_of(LINE_WORDS)
 }

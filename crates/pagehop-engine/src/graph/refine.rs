@@ -5,7 +5,7 @@
 //! neighbors together and scores them as the finished index will, so the candidates are the nodes
 //! that a query for this row would find.
 
-use super::edge_table::EdgeTable;
+use super::edge_table::{EdgeTable, TableRow};
 use super::list::CandidateList;
 use super::{Adjacency, keys_of};
 use crate::quantize::centroids::Centroids;
@@ -22,7 +22,7 @@ pub(crate) struct Walker<'a> {
     list: CandidateList,
     /// Direct-mapped cache of scored rows; a later row may overwrite an earlier one. Two of three
     /// neighbors of a node were scored before.
-    scored: Vec<u32>,
+    scored: Box<[u32; SCORED]>,
     /// Neighbors of the current node that were not scored yet.
     fresh: Vec<u32>,
     gathered: Vec<u8>,
@@ -46,7 +46,7 @@ impl<'a> Walker<'a> {
             codes,
             estimator: Estimator::default(),
             list: CandidateList::default(),
-            scored: Vec::new(),
+            scored: vec![u32::MAX; SCORED].try_into().expect("as many places"),
             fresh: Vec::new(),
             gathered: Vec::new(),
         }
@@ -65,8 +65,7 @@ impl<'a> Walker<'a> {
     fn walk(&mut self, graph: &Adjacency, query: &[f32], entries: &[u32], list: usize) {
         self.estimator.prepare(self.table.shape, self.table.query_digits, query, self.codes.filled_sq);
         self.list.reset(list);
-        self.scored.clear();
-        self.scored.resize(SCORED, u32::MAX);
+        self.scored.fill(u32::MAX);
         self.score(entries);
         while let Some((_, row)) = self.list.expand() {
             self.look_ahead(graph);
@@ -112,10 +111,10 @@ impl<'a> Walker<'a> {
             let mut heads = [EdgeHead::default(); DEGREE_MAX];
             let mut centroids = [[0]; DEGREE_MAX];
             for (slot, row) in rows.iter().enumerate() {
-                let row = *row as usize;
-                edge::interleave(table.shape, table.code(row), slot, slots, &mut self.gathered);
-                heads[slot] = table.factors(row).head(row as u32);
-                centroids[slot] = [table.centroid(row)];
+                let TableRow { factors, centroid, code } = table.row(*row as usize);
+                edge::interleave(table.shape, code, slot, slots, &mut self.gathered);
+                heads[slot] = factors.head(*row);
+                centroids[slot] = [centroid];
             }
             let edges = EdgeCodes { codes: &self.gathered, heads: &heads, centroids: &centroids[..slots] };
             let mut estimates = [0.0; DEGREE_MAX];

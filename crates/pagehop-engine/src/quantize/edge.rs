@@ -215,10 +215,11 @@ fn add_scan(digit: &kernels::Scan, codes: &[u8], shift: usize, counts: &mut [u32
 /// `((b * degree / 8 + n) * plane_words + w) * 8 + e`.
 pub(crate) fn interleave(shape: EdgeShape, code: &[u64], slot: usize, degree: usize, codes: &mut [u8]) {
     let (words, _) = codes.as_chunks_mut::<8>();
-    let planes = words.chunks_exact_mut(degree * shape.plane_words());
-    for (plane, code) in planes.zip(code.chunks_exact(shape.plane_words())) {
-        let block = &mut plane[slot / BLOCK_EDGES * BLOCK_EDGES * code.len()..];
-        for (eight, word) in block.chunks_exact_mut(BLOCK_EDGES).zip(code) {
+    let (eights, _) = words.as_chunks_mut::<BLOCK_EDGES>();
+    let width = shape.plane_words();
+    for plane in 0..shape.bits {
+        let first = (plane * (degree / BLOCK_EDGES) + slot / BLOCK_EDGES) * width;
+        for (eight, word) in eights[first..][..width].iter_mut().zip(&code[plane * width..][..width]) {
             eight[slot % BLOCK_EDGES] = word.to_le_bytes();
         }
     }
@@ -227,10 +228,11 @@ pub(crate) fn interleave(shape: EdgeShape, code: &[u64], slot: usize, degree: us
 /// Reads a code that [`interleave`] wrote.
 pub(crate) fn deinterleave(shape: EdgeShape, codes: &[u8], slot: usize, degree: usize, code: &mut [u64]) {
     let (words, _) = codes.as_chunks::<8>();
-    let planes = words.chunks_exact(degree * shape.plane_words());
-    for (plane, code) in planes.zip(code.chunks_exact_mut(shape.plane_words())) {
-        let block = &plane[slot / BLOCK_EDGES * BLOCK_EDGES * code.len()..];
-        for (eight, word) in block.chunks_exact(BLOCK_EDGES).zip(code) {
+    let (eights, _) = words.as_chunks::<BLOCK_EDGES>();
+    let width = shape.plane_words();
+    for plane in 0..shape.bits {
+        let first = (plane * (degree / BLOCK_EDGES) + slot / BLOCK_EDGES) * width;
+        for (eight, word) in eights[first..][..width].iter().zip(&mut code[plane * width..][..width]) {
             *word = u64::from_le_bytes(eight[slot % BLOCK_EDGES]);
         }
     }

@@ -8,6 +8,7 @@ use super::survey::Survey;
 use crate::columns::tags::{PostingTag, posting_keys};
 use crate::columns::{ColumnKind, ColumnRows, RowValues};
 use crate::graph::Adjacency;
+use crate::graph::edge_table::TableRow;
 use crate::page::columns_page::Columns;
 use crate::page::kind::{self, PageKind};
 use crate::page::layout::FreeLink;
@@ -240,12 +241,13 @@ fn write_columns(
             |row: u32, value| PostingKey::new(value, rows.table.centroid(row as usize), node_of[row as usize]);
         let posting = |row: u32, (tag, next): (Option<u64>, u64)| {
             let row = row as usize;
+            let TableRow { factors, centroid, code } = rows.table.row(row);
             Posting {
                 node: node_of[row],
-                centroid: rows.table.centroid(row),
-                factors: rows.table.factors(row),
+                centroid,
+                factors,
                 values: columns.row(row).to_vec(),
-                code: rows.table.code(row).to_vec(),
+                code: code.to_vec(),
                 tag,
                 next,
             }
@@ -291,10 +293,8 @@ fn write_columns(
 /// The landmarks, in the order of their centroids.
 fn landmarks(rows: &Rows, node_of: &[u32]) -> Vec<Landmark> {
     let landmark = |row: &u32| {
-        let row = *row as usize;
-        let (centroid, factors) = (rows.table.centroid(row), rows.table.factors(row));
-        let code = rows.table.code(row).to_vec();
-        Landmark { node: node_of[row], generation: 0, centroid, factors, code }
+        let TableRow { factors, centroid, code } = rows.table.row(*row as usize);
+        Landmark { node: node_of[*row as usize], generation: 0, centroid, factors, code: code.to_vec() }
     };
     rows.landmarks.iter().flatten().map(landmark).collect()
 }
@@ -330,16 +330,8 @@ fn write_node(
     node.set_own(hi, lo);
     for (slot, neighbor) in neighbors.iter().enumerate() {
         let target = *neighbor as usize;
-        node.set_edge(
-            slot,
-            &Edge {
-                neighbor: node_of[target],
-                generation: 0,
-                anchor: anchors[target] == row,
-                centroid: rows.table.centroid(target),
-                factors: rows.table.factors(target),
-                code: rows.table.code(target),
-            },
-        );
+        let (neighbor, anchor) = (node_of[target], anchors[target] == row);
+        let TableRow { factors, centroid, code } = rows.table.row(target);
+        node.set_edge(slot, &Edge { neighbor, generation: 0, anchor, centroid, factors, code });
     }
 }
