@@ -12,7 +12,7 @@ const DIM: usize = 192;
 const ROWS: u64 = 20_000;
 const CHUNK_ROWS: u64 = 1_000;
 
-/// Bytes for the read-ahead of the system, and for pages of pieces that it cannot drop yet.
+/// Bytes for pieces that are read ahead, and for pages of pieces that the system cannot drop yet.
 const BESIDE_BYTES: u64 = 1 << 20;
 
 /// Rows that are computed when they are read, so that the source is in no cache.

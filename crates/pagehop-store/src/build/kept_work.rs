@@ -29,7 +29,7 @@ use pagehop_kernels::crc32c;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
-use crate::build::page_cache::{PageCache, forget};
+use crate::build::page_cache::{PageCache, forget, stop_read_ahead};
 
 /// The ending of the name beside an index.
 const BUILD: &str = "-build";
@@ -71,6 +71,7 @@ impl KeptWork {
         head[8..].copy_from_slice(&key.to_le_bytes());
         let mut found = [0; HEAD_BYTES as usize];
         let is_same = file.read_exact_at(&mut found, 0).is_ok() && found == head;
+        stop_read_ahead(&file);
         let mut taken = self.taken.borrow_mut();
         let taken = taken.insert(Taken { file: Arc::new(file), end: HEAD_BYTES });
         if is_same {

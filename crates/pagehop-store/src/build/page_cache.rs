@@ -5,7 +5,8 @@
 //! that as memory of the program, and other files lose their place in the cache. So the write-out
 //! of every piece begins at once. Before more than the limit is written and not yet on disk, the
 //! build waits for all of it, and the system forgets it. What is read is forgotten at once: files
-//! are read from the beginning to the end.
+//! are read from the beginning to the end. The system's own read-ahead, which takes many megabytes
+//! on some disks, is off: the build asks for the next piece itself.
 //!
 //! File systems in memory (tmpfs) have no other place for their pages. There this has no effect.
 
@@ -79,7 +80,9 @@ impl PageCache {
     pub(crate) fn read_some(&self, file: &File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
         let most = bytes.len().min(self.piece_bytes());
         let count = file.read_at(&mut bytes[..most], at)?;
-        forget(file, at + count as u64);
+        let end = at + count as u64;
+        let _ = fadvise(file, end, NonZeroU64::new(self.piece_bytes() as u64), Advice::WillNeed);
+        forget(file, end);
         Ok(count)
     }
 }
@@ -104,6 +107,11 @@ impl Written {
         }
         Ok(())
     }
+}
+
+/// Turns the system's read-ahead off for a file that [`PageCache`] reads.
+pub(crate) fn stop_read_ahead(file: &File) {
+    let _ = fadvise(file, 0, None, Advice::Random);
 }
 
 /// Lets the system forget the pages before `end`, and begins to write those that are not on disk,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use pagehop_engine::{EachWork, Error, Scratch, ScratchFile};
 
 use crate::build::kept_work::KeptWork;
-use crate::build::page_cache::PageCache;
+use crate::build::page_cache::{PageCache, stop_read_ahead};
 use crate::build::whole_file::{WholeFile, open_temporary};
 
 /// A temporary file. Dropping it removes it.
@@ -63,6 +63,7 @@ impl Scratch for WholeFile {
         let (file, name) = opened.map_err(|error| {
             Error::io(format!("creation of a temporary file beside {}", target.display()), error)
         })?;
+        stop_read_ahead(&file);
         let (file, cache) = (Arc::new(file), self.page_cache().clone());
         Ok(Box::new(TemporaryFile { file, cache, name, written: 0, target }))
     }
