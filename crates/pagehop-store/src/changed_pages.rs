@@ -50,8 +50,9 @@ pub(crate) fn new_body() -> Body {
 
 pub(crate) fn transaction_is_full(bytes: u64) -> Error {
     Error::full(format!(
-        "one call may change {bytes} bytes of pages (`transaction_bytes`), and this one needs more: change fewer rows \
-         per call; nothing has changed",
+        "this call changes more than {} MiB of pages, the most that one transaction holds in memory; nothing has \
+         changed; change fewer rows per call",
+        bytes >> 20,
     ))
 }
 

@@ -139,6 +139,11 @@ impl PagesMut for Transaction<'_> {
         *self.oldest.get_or_init(|| snapshots::oldest(&self.turn.read.versions.shared))
     }
 
+    fn bytes_left(&self) -> u64 {
+        let held = self.changes.bodies.len() as u64 * PAGE_BYTES as u64;
+        self.turn.writer.transaction_bytes.saturating_sub(held)
+    }
+
     fn allocate(&mut self, count: u32) -> Result<PageId, Error> {
         let first = self.page_count;
         let most = self.turn.read.pool.capacity().min(u32::MAX - 1);

@@ -14,9 +14,9 @@ use crate::progress::ProgressLine;
 /// Train the model of an index again with its rows, and build its graph again.
 ///
 /// For an index whose rows have become unlike those that it was trained with. It takes as long as a
-/// build, and the pages of the new graph are in memory until it is done; `pagehop compact` does the
-/// same in a new file. Searches continue. If the training is stopped or fails, the index is as it
-/// was.
+/// build. All vectors are in memory, what a build of them needs, and the pages of the new graph, of
+/// which there may be 1 GiB; `pagehop compact` does the same in a new file, within --memory.
+/// Searches continue. If the training is stopped or fails, the index is as it was.
 ///
 /// Then the index is calibrated again, unless it was calibrated with real queries. If that is
 /// stopped or fails, the index is trained, and `pagehop calibrate` measures its settings again.
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let closed = index_file::close(&args.index, index);
     done.map_err(|error| Error::about(&args.index, &error))?;
     closed?;
-    if interrupt::poll().is_break() && info.calibration.is_none_or(|known| !known.by_queries) {
+    if interrupt::poll().is_break() && info.calibrated.is_none_or(|known| !known.by_queries) {
         let name = args.index.display();
         return Err(Error::Interrupted.and(&format!(
             "{name} is trained with {} rows; `pagehop calibrate {name}` measures its settings again",

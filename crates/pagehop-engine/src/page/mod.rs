@@ -230,6 +230,12 @@ pub trait PagesMut {
         self.allocate(count)
     }
 
+    /// Bytes of further pages that this transaction can change, in a host that holds them in memory
+    /// until its commit. A training whose graph has more is refused or left out.
+    fn bytes_left(&self) -> u64 {
+        u64::MAX
+    }
+
     /// Whether a page of zeros is one that [`PagesMut::allocate`] made and no step changed, and
     /// certainly not one whose content was lost. A host that does not know returns `false`.
     ///

@@ -5,9 +5,8 @@ use std::io;
 use super::job::Job;
 use super::spilled::files::{letter_bytes, row_bytes};
 use super::spilled::plan::Plan;
-use super::write::column_pages;
-use crate::columns::ColumnRows;
-use crate::page::kept_vectors::KeptShape;
+use super::write::{column_pages, tree_pages};
+use crate::columns::{Column, ColumnKind, ColumnRows};
 use crate::page::meta::Meta;
 use crate::page::{PAGE_BYTES, Scratch, landmark_pages, model_pages};
 use crate::quantize::estimate::CENTROIDS_MAX;
@@ -64,19 +63,37 @@ fn aside_bytes(job: &Job<'_>, rows: usize, plan: &Plan, pages: usize, scratch: &
 
 /// Bytes of the pages of the index.
 fn page_bytes(job: &Job<'_>, demand: &Demand<'_>) -> usize {
-    let Demand { rows, dim, .. } = *demand;
-    let (layout, options) = (&job.layout, job.options);
+    let options = job.options;
     let columns = demand.columns.filter(|columns| columns.words() > 0);
     let words = columns.map_or(0, ColumnRows::words);
-    let mut meta = Meta::empty(options.metric, dim, words, options.seed, options.id_kind);
-    (meta.centroids, meta.has_tags) = (CENTROIDS_MAX, columns.is_some_and(ColumnRows::has_tags));
+    let mut meta = Meta::empty(options.metric, demand.dim, words, options.seed, options.id_kind);
+    (meta.vectors, meta.has_tags) = (options.vectors, columns.is_some_and(ColumnRows::has_tags));
+    bytes_with(&meta, demand.rows, column_pages(&meta, columns))
+}
+
+/// Bytes of the pages of a graph of `rows` rows, with `columns` pages for the trees of columns. Of
+/// `meta` it takes what does not change when the graph is built again.
+fn bytes_with(meta: &Meta, rows: usize, columns: u32) -> usize {
+    let meta = Meta { centroids: CENTROIDS_MAX, ..meta.clone() };
     let landmarks = landmark_pages::pages(&meta, rows / landmark_every(rows));
-    let pages = model_pages::model_pages(&meta) + landmarks + column_pages(&meta, columns);
-    let map = if options.id_kind == IdKind::HostOwned { 0 } else { MAP_ROW_BYTES };
-    let slots = rows.next_multiple_of(layout.nodes_per_page) as u64;
-    let kept = KeptShape::new(options.vectors, dim, layout).map_or(0, |shape| shape.pages(slots));
-    let row = PAGE_BYTES.div_ceil(layout.nodes_per_page) + map;
+    let pages = model_pages::model_pages(&meta) + landmarks + columns;
+    let map = if meta.id_kind == IdKind::HostOwned { 0 } else { MAP_ROW_BYTES };
+    let slots = rows.next_multiple_of(meta.layout.nodes_per_page) as u64;
+    let kept = meta.kept().map_or(0, |shape| shape.pages(slots));
+    let row = PAGE_BYTES.div_ceil(meta.layout.nodes_per_page) + map;
     (u64::from(pages) + kept) as usize * PAGE_BYTES + rows * row
+}
+
+/// Bytes of the pages of the graph that a build of `rows` rows with these values of columns makes,
+/// for an index of this meta page; it says a little more.
+pub(crate) fn graph_bytes(meta: &Meta, rows: usize, columns: &ColumnRows) -> u64 {
+    bytes_with(meta, rows, column_pages(meta, Some(columns))) as u64
+}
+
+/// The same before the values are read. A row is taken to have `tags` tags in each column of tags.
+pub(crate) fn graph_bytes_about(meta: &Meta, rows: usize, columns: &[Column], tags: usize) -> u64 {
+    let postings = |column: usize| if columns[column].kind == ColumnKind::Tags { tags * rows } else { rows };
+    bytes_with(meta, rows, tree_pages(meta, columns, postings)) as u64
 }
 
 /// Refuses `needed` bytes if fewer are `free`; `None` if that is not known.

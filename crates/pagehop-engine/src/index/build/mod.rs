@@ -48,6 +48,7 @@ use crate::quantize::prepare::Space;
 use crate::{BuildOptions, BuildReport, CreateOptions, Error, IdKind, OnProgress, VectorSource, row_ids};
 use anchors::anchors;
 use disk::Demand;
+pub(crate) use disk::{graph_bytes, graph_bytes_about};
 use job::{Job, check_dim};
 use order::page_order;
 use payloads::WithPlaces;
@@ -102,7 +103,7 @@ pub fn build(
 fn texts(source: &dyn VectorSource, options: &BuildOptions) -> Result<Option<Vec<String>>, Error> {
     match (source.text_ids(), options.id_kind) {
         (Some(texts), IdKind::Text) => Ok(Some(texts.to_vec())),
-        (None, IdKind::Text) => row_ids::check_kind(IdKind::Text, IdKind::Mapped).map(|()| None),
+        (None, IdKind::Text) => row_ids::check_kind(IdKind::Text, IdKind::Int).map(|()| None),
         (Some(_), other) => row_ids::check_kind(other, IdKind::Text).map(|()| None),
         (None, _) => Ok(None),
     }

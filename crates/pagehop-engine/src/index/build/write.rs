@@ -6,7 +6,7 @@ use super::order::PageOrder;
 use super::rows::Rows;
 use super::survey::Survey;
 use crate::columns::tags::{PostingTag, posting_keys};
-use crate::columns::{ColumnKind, ColumnRows, RowValues};
+use crate::columns::{Column, ColumnKind, ColumnRows, RowValues};
 use crate::graph::Adjacency;
 use crate::graph::edge_table::TableRow;
 use crate::page::columns_page::Columns;
@@ -195,16 +195,21 @@ fn write_nodes(
 
 /// Pages of the trees of the columns, with the page that names them.
 pub(super) fn column_pages(meta: &Meta, columns: Option<&ColumnRows>) -> u32 {
-    let Some(columns) = columns.filter(|columns| !columns.columns().is_empty()) else { return 0 };
-    let named = Columns::without_trees(columns.columns());
-    let pages = (0..named.roots.len()).map(|column| {
-        let postings = match columns.columns()[column].kind {
-            ColumnKind::Tags => (0..columns.len()).map(|row| postings_of(meta, columns, row, column).len()).sum(),
-            _ => columns.len(),
-        };
-        column_tree::pages(&named.tree(meta, column).shape, postings)
-    });
-    1 + pages.sum::<u32>()
+    let Some(columns) = columns else { return 0 };
+    tree_pages(meta, columns.columns(), |column| match columns.columns()[column].kind {
+        ColumnKind::Tags => (0..columns.len()).map(|row| postings_of(meta, columns, row, column).len()).sum(),
+        _ => columns.len(),
+    })
+}
+
+/// The same of `columns` with so many postings each.
+pub(super) fn tree_pages(meta: &Meta, columns: &[Column], postings: impl Fn(usize) -> usize) -> u32 {
+    if columns.is_empty() {
+        return 0;
+    }
+    let named = Columns::without_trees(columns);
+    let trees = 0..columns.len();
+    1 + trees.map(|column| column_tree::pages(&named.tree(meta, column).shape, postings(column))).sum::<u32>()
 }
 
 /// The tags of a row's postings in a column of tags.

@@ -161,6 +161,10 @@ impl<'w, W: PagesMut> Steps<'w, W> {
         self.pages.page_count()
     }
 
+    pub(super) fn bytes_left(&self) -> u64 {
+        self.pages.host.bytes_left()
+    }
+
     pub(super) fn commit_number(&self) -> u64 {
         self.pages.commit_number()
     }

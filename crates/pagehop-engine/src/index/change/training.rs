@@ -42,6 +42,10 @@ const GROWTH: u64 = 8;
 /// most `FEW_ROWS` rows.
 const LAST_GROWTH: u64 = 4;
 const FEW_ROWS: u64 = 64;
+/// Tags that a row is taken to have in a column of tags while they are not read yet: many for a
+/// training that can be left out, few for one that was called for.
+const MANY_TAGS: usize = 16;
+const FEW_TAGS: usize = 1;
 /// A model that was trained on this many rows is kept.
 pub const TRAINED_ENOUGH: u64 = 16_384;
 
@@ -102,9 +106,42 @@ pub(super) fn trains_at_once<W: PagesMut>(graph: &Graph<'_, W>, more: usize) -> 
     let is_few = meta.change.trained_rows <= FEW_ROWS;
     let is_last = is_hosted && is_few && rows < small && rows + more_rows >= small;
     let is_due = is_cheap && has_grown(meta, more) || is_last && has_grown_by(LAST_GROWTH, meta, more);
+    // Rows can be added to an older model; only the first rows must train one.
+    let has_room = || meta.centroids == 0 || missing_room(graph, more, MANY_TAGS).is_none();
     let GraphNumbers { current, last, .. } = meta.change.numbers;
     let may_begin = meta.change.making == Making::None && (last == current || meta.centroids == 0);
-    is_due && may_begin && !graph.steps().is_shadow() && meta.change.numbers.next().is_some()
+    is_due && may_begin && !graph.steps().is_shadow() && meta.change.numbers.next().is_some() && has_room()
+}
+
+/// The bytes of a graph of all rows and `more`, with `tags` tags of each in a column of tags, if
+/// this transaction has no room for it.
+fn missing_room<W: PagesMut>(graph: &Graph<'_, W>, more: usize, tags: usize) -> Option<u64> {
+    let (meta, columns) = (graph.meta(), &graph.columns().columns);
+    let needed = build::graph_bytes_about(meta, meta.rows as usize + more, columns, tags);
+    Some(needed).filter(|needed| *needed > graph.steps().bytes_left())
+}
+
+/// Refuses to train an index that is too large for it before its rows are read.
+///
+/// # Errors
+///
+/// [`Error::Full`].
+pub(super) fn refuse_large<W: PagesMut>(graph: &Graph<'_, W>) -> Result<(), Error> {
+    match missing_room(graph, 0, FEW_TAGS) {
+        Some(needed) => Err(no_room(graph, needed, graph.meta().rows, 0)),
+        None => Ok(()),
+    }
+}
+
+/// The error for a graph of `needed` bytes, of `rows` rows of which `added` are new.
+fn no_room<W: PagesMut>(graph: &Graph<'_, W>, needed: u64, rows: u64, added: usize) -> Error {
+    let advice = if added > 0 { "add fewer rows per call" } else { "compact trains within a budget of memory" };
+    Error::full(format!(
+        "to train the index with its {rows} rows takes {} MiB of pages in memory, and a transaction has room for {} \
+         MiB; nothing has changed; {advice}",
+        needed.div_ceil(1 << 20),
+        graph.steps().bytes_left() >> 20,
+    ))
 }
 
 /// Most rows of one statement that may train an index whose rows the host owns; 0 if it has too
@@ -159,6 +196,10 @@ pub(super) fn rebuild<W: PagesMut>(
     }
     report.replaced = replaced;
     report.added = last.len() as u64 - replaced;
+    let needed = build::graph_bytes(graph.meta(), source.ids.len(), &source.columns);
+    if needed > graph.steps().bytes_left() {
+        return Err(no_room(graph, needed, source.ids.len() as u64, ids.len()));
+    }
     let steps = graph.steps_mut();
     let is_hosted = steps.is_hosted();
     let Meta { metric, seed, id_kind, vectors: kept, .. } = *steps.meta();
