@@ -211,23 +211,24 @@ pub(crate) unsafe fn search(
     let plan = plan(k.max(1), &effort)?;
     if let Some(asked) = asked {
         // SAFETY: the caller says that the relation is open.
-        unsafe { warn_of_reach(relation, k, &asked, plan.reach) };
+        unsafe { warn_of_reach(relation, k, &asked, &plan) };
     }
     let beam_width = usize::try_from(BEAM_WIDTH.get()).ok().filter(|width| *width > 0);
     Ok(plan.walk_options().with_beam_width(beam_width))
 }
 
-/// Whether the session was not warned of this index and `recall` lately.
+/// Whether the session was not warned of this index, `recall` and calibration lately. `k` does not
+/// count: each statement may have another LIMIT.
 ///
 /// # Safety
 ///
 /// `relation` is open.
-unsafe fn is_first_warning(relation: pg_sys::Relation, recall: f32) -> bool {
+unsafe fn is_first_warning(relation: pg_sys::Relation, recall: f32, calibration: u64) -> bool {
     // Those of the last few: a table may have many partitions.
-    static WARNED: Mutex<VecDeque<u64>> = Mutex::new(VecDeque::new());
+    static WARNED: Mutex<VecDeque<(pg_sys::Oid, u32, u64)>> = Mutex::new(VecDeque::new());
     // SAFETY: the caller says that the relation is open.
-    let oid = unsafe { (*relation).rd_id.to_u32() };
-    let this = u64::from(oid) << 32 | u64::from(recall.to_bits());
+    let oid = unsafe { (*relation).rd_id };
+    let this = (oid, recall.to_bits(), calibration);
     let mut warned = WARNED.lock().unwrap_or_else(PoisonError::into_inner);
     if warned.contains(&this) {
         return false;
@@ -237,19 +238,19 @@ unsafe fn is_first_warning(relation: pg_sys::Relation, recall: f32) -> bool {
     true
 }
 
-/// Says that searches may find less than is `asked`: once for each index and recall.
+/// Says that searches may find less than is `asked`: once for each index, recall and calibration.
 ///
 /// # Safety
 ///
 /// `relation` is open.
-unsafe fn warn_of_reach(relation: pg_sys::Relation, k: usize, asked: &Asked, reach: Reach) {
+unsafe fn warn_of_reach(relation: pg_sys::Relation, k: usize, asked: &Asked, plan: &SearchPlan) {
     // SAFETY: the caller says that the relation is open.
-    if reach == Reach::Within || unsafe { !is_first_warning(relation, asked.recall) } {
+    if plan.reach == Reach::Within || unsafe { !is_first_warning(relation, asked.recall, plan.calibration) } {
         return;
     }
     // SAFETY: the caller says that the relation is open.
     let (name, regclass) = unsafe { (errors::name(relation), errors::regclass(relation)) };
-    if let Reach::Beyond { best } = reach {
+    if let Reach::Beyond { best } = plan.reach {
         let message = format!(
             "{asked} is above the highest recall that the calibration of index \"{name}\" reached for {k} rows, \
              which is {best:.4}"

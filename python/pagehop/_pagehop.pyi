@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 _RowIds: TypeAlias = npt.NDArray[np.uint64] | list[str]
-_Warnings: TypeAlias = tuple[bool, float | None, tuple[int, int, bool] | None]
+_Warnings: TypeAlias = tuple[bool, float | None, tuple[int, int, bool] | None, int]
 
 __all__ = [
     "BEAM_WIDTH_MAX",

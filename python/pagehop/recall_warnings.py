@@ -18,7 +18,7 @@ class RecallWarnings:
     __slots__ = ("_given", "_path")
 
     def __init__(self, path: str) -> None:
-        self._given: set[str] = set()
+        self._given: set[tuple[object, ...]] = set()
         self._path = path
 
     def of_plan(
@@ -28,11 +28,15 @@ class RecallWarnings:
         uncalibrated: bool,
         best: float | None,
         outdated: tuple[int, int, bool] | None,
+        calibration: int,
     ) -> None:
-        """Warns of each once until the next calibration: there may be millions of searches."""
+        """Warns of each once, there may be millions of searches: until the next calibration, by
+        which call or process ever; of a recall out of reach, for each `k` and recall.
+        """
         for name, what in _of_plan(k, recall, uncalibrated, best, outdated):
-            if name not in self._given:
-                self._given.add(name)
+            this = (calibration, name, k, recall) if name == "best" else (calibration, name)
+            if this not in self._given:
+                self._given.add(this)
                 warnings.warn(f"{self._path}: {what}", RecallWarning, stacklevel=_CALLER)
 
     def of_audit(self, report: RecallReport, by_queries: bool) -> None:
@@ -46,10 +50,6 @@ class RecallWarnings:
             RecallWarning,
             stacklevel=_CALLER,
         )
-
-    def forget(self) -> None:
-        """Warns of each again, since the index was calibrated."""
-        self._given.clear()
 
 
 def _of_plan(

@@ -6,17 +6,17 @@ use pyo3::types::{PyDict, PyList};
 
 /// The warnings, in the order of `RecallWarnings.of_plan` in `pagehop/recall_warnings.py`: whether
 /// the index was never calibrated; the highest recall that was measured, if the given one is
-/// higher; and if the calibration is outdated, the rows that changed since, the rows that the index
-/// had then, and whether longer rows were added.
-pub(crate) type Warnings = (bool, Option<f32>, Option<(u64, u64, bool)>);
+/// higher; if the calibration is outdated, the rows that changed since, the rows that the index had
+/// then, and whether longer rows were added; and the number of the calibration.
+pub(crate) type Warnings = (bool, Option<f32>, Option<(u64, u64, bool)>, u64);
 
 /// The warnings of a plan; `None` if there are none.
 pub(crate) fn warnings(plan: &SearchPlan) -> Option<Warnings> {
     let outdated = plan.outdated.map(|known| (known.changes, known.rows, known.longer_rows));
     match plan.reach {
-        Reach::Within => outdated.map(|outdated| (false, None, Some(outdated))),
-        Reach::Beyond { best } => Some((false, Some(best), outdated)),
-        Reach::Uncalibrated => Some((true, None, outdated)),
+        Reach::Within => outdated.map(|outdated| (false, None, Some(outdated), plan.calibration)),
+        Reach::Beyond { best } => Some((false, Some(best), outdated, plan.calibration)),
+        Reach::Uncalibrated => Some((true, None, outdated, plan.calibration)),
     }
 }
 

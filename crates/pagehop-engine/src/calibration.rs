@@ -88,7 +88,7 @@ impl Calibration {
         let best = below.best.min(above.best);
         let options = SearchOptions { search_list, slack, ..SearchOptions::default() };
         let reach = if recall > best { Reach::Beyond { best } } else { Reach::Within };
-        SearchPlan { reach, ..options.into() }
+        SearchPlan { reach, calibration: self.number(), ..options.into() }
     }
 
     /// The recall of searches for the `k` nearest for which none is given: [`RECALL_DEFAULT`], or
@@ -105,6 +105,15 @@ impl Calibration {
         let at = self.entries.partition_point(|entry| entry.k < k).min(last);
         let below = if self.entries[at].k <= k { at } else { at.saturating_sub(1) };
         (&self.entries[below], &self.entries[at])
+    }
+
+    /// See [`SearchPlan::calibration`].
+    fn number(&self) -> u64 {
+        let measured = self.entries.iter().map(|entry| u64::from(entry.best.to_bits()));
+        let known = [self.rows, self.changes, self.samples.into(), self.far.to_bits().into()];
+        // An odd constant from the golden ratio, whose products spread over all bits.
+        let mix = |number: u64, bits: u64| (number ^ bits).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        known.into_iter().chain(measured).fold(1, mix)
     }
 
     /// This calibration after the counts of changes, which were `counted`, restart at 0.
