@@ -48,7 +48,7 @@ pub(super) struct QueryLine<'a> {
     ids: FoundIds<'a>,
     distances: Vec<f32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    payloads: Option<Vec<Option<String>>>,
+    payload: Option<Vec<Option<String>>>,
 }
 
 /// A payload as text.
@@ -66,7 +66,7 @@ pub(super) fn query_line<'a>(query: u64, result: &SearchResult, of_rows: &'a OfR
             None => FoundIds::Int(result.hits.iter().map(|hit| hit.row_id).collect()),
         },
         distances: result.hits.iter().map(|hit| hit.distance).collect(),
-        payloads: of_rows.payloads.as_ref().map(texts),
+        payload: of_rows.payloads.as_ref().map(texts),
     }
 }
 
