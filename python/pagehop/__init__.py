@@ -22,6 +22,7 @@ from pagehop.errors import (
     FullError,
     Interrupted,
     IoError,
+    OutOfMemoryError,
     RecallWarning,
 )
 from pagehop.hits import Counters, Hits, Stats
@@ -67,6 +68,7 @@ __all__ = [
     "Interrupted",
     "IoError",
     "Measured",
+    "OutOfMemoryError",
     "RecallReport",
     "RecallWarning",
     "Setting",

@@ -37,6 +37,17 @@ class ArgumentError(Error, ValueError):
     """An argument is outside what the operation accepts."""
 
 
+class OutOfMemoryError(Error, MemoryError):
+    """A build needs more than its `memory`, or the system refuses memory for a search or a check.
+
+    `needed_bytes` is what a build or a check needs in all, and what was refused to a search.
+    """
+
+    def __init__(self, message: str, needed_bytes: int) -> None:
+        super().__init__(message)
+        self.needed_bytes = needed_bytes
+
+
 class BusyError(Error):
     """Another process or thread is writing the index, or changed it several times during the call.
 

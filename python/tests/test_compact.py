@@ -55,7 +55,7 @@ def test_refusals_leave_the_index(changed: Path, tmp_path: Path) -> None:
     before = changed.read_bytes()
     with pytest.raises(pagehop.Interrupted):
         pagehop.compact(changed, progress=lambda *_: False)
-    with pytest.raises(pagehop.ArgumentError, match="memory"):
+    with pytest.raises(pagehop.OutOfMemoryError, match="memory"):
         pagehop.compact(changed, memory=1000)
     for arguments in ({"threads": -1}, {"memory": "much"}, {"into": 7}, {"progress": 3}):
         with pytest.raises(pagehop.ArgumentError):

@@ -89,6 +89,9 @@ def test_what_float16_cannot_hold_is_refused(path: Path) -> None:
 
 
 def test_a_build_without_memory_for_vectors_is_refused(path: Path) -> None:
-    with pytest.raises(pagehop.ArgumentError, match="memory"):
+    with pytest.raises(pagehop.OutOfMemoryError, match="memory is 2 MiB") as refused:
         pagehop.build(path, rows(1, 3000), vectors="float32", memory=2 << 20)
+    assert isinstance(refused.value, MemoryError)
+    assert not isinstance(refused.value, ValueError), "the same arguments are right where there is more memory"
+    assert refused.value.needed_bytes > 2 << 20
     assert not path.exists()

@@ -70,10 +70,9 @@ impl Error {
     fn classify(error: &EngineError, text: String) -> Self {
         match error {
             EngineError::Interrupted => Self::Interrupted,
-            EngineError::Argument { .. }
-            | EngineError::Memory { .. }
-            | EngineError::Dimension { .. }
-            | EngineError::Busy { .. } => Self::Use(text),
+            EngineError::Argument { .. } | EngineError::Dimension { .. } | EngineError::Busy { .. } => {
+                Self::Use(text)
+            }
             EngineError::Corrupt { .. } => {
                 Self::Failure(format!("{text}; restore the file from a copy or build it again"))
             }
@@ -102,9 +101,9 @@ mod tests {
         let corrupt = EngineError::corrupt(PageId(7), "checksum");
         let Error::Failure(text) = Error::about(path, &corrupt) else { panic!() };
         assert!(text.starts_with("items.pagehop: page 7 is corrupt: checksum; restore"), "{text}");
-        let io = EngineError::io("open of items.pagehop", io::ErrorKind::NotFound.into());
+        let io = EngineError::io("cannot open items.pagehop", io::ErrorKind::NotFound.into());
         let Error::Failure(text) = Error::about(path, &io) else { panic!() };
-        assert_eq!(text, "open of items.pagehop: entity not found");
+        assert_eq!(text, "cannot open items.pagehop: entity not found");
     }
 
     #[test]
@@ -125,6 +124,8 @@ mod tests {
         assert!(matches!(Error::about(path, &wrong), Error::Use(_)));
         assert!(matches!(Error::about(path, &EngineError::busy("another writes")), Error::Use(_)));
         assert!(matches!(Error::about(path, &EngineError::full("4 billion nodes")), Error::Failure(_)));
+        let memory = EngineError::Memory { what: "a build needs more memory".into(), needed_bytes: 1 };
+        assert!(matches!(Error::about(path, &memory), Error::Failure(_)), "no argument is wrong");
         let failure = EngineError::Format { what: "not an index".into() };
         assert!(matches!(Error::about(path, &failure), Error::Failure(_)));
         assert!(matches!(Error::from(EngineError::Interrupted), Error::Interrupted));

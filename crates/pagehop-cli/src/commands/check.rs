@@ -18,7 +18,7 @@ const EDGES_PER_STALE: u64 = 10;
 /// Read every page of an index and prove its structure.
 ///
 /// The exit code is 1 if the index is damaged, and 2 if that is unknown because another process
-/// changes the index.
+/// changes the index or too little memory is free.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The index.
@@ -68,6 +68,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         Err(error @ (EngineError::Interrupted | EngineError::Busy { .. })) => {
             return Err(Error::about(&args.index, &error));
         }
+        // A failure would say that the index is damaged.
+        Err(error @ EngineError::Memory { .. }) => return Err(Error::Use(error.to_string())),
         Err(error) if args.json => {
             let page = match &error {
                 EngineError::Corrupt { page, .. } => Some(page.0),
