@@ -86,7 +86,7 @@ pub(crate) unsafe fn changed_index(index: pg_sys::Relation, wait: &mut dyn FnMut
     let info = unsafe { open_indexes::open(index)?.info()? };
     // SAFETY: as above.
     let target = unsafe { wanted(index, &info) };
-    let (Some(calibration), Some(target)) = (info.calibration, target) else { return Ok(()) };
+    let (Some(calibration), Some(target)) = (info.calibrated, target) else { return Ok(()) };
     let is_audited = info.audit.is_some_and(|audit| audit.target == Some(target));
     let audited = info.audited.filter(|_| is_audited).map_or(u64::MAX, |audited| audited.changes);
     let changes = audited.min(calibration.changes);

@@ -73,7 +73,7 @@ pub(crate) unsafe fn changed_index(
 ) -> Result<(), Error> {
     // SAFETY: the caller keeps the index open.
     let info = unsafe { open_indexes::open(index)?.info()? };
-    let is_due = info.calibration.is_none_or(|known| (is_trained || known.is_outdated()) && !known.by_queries);
+    let is_due = info.calibrated.is_none_or(|known| (is_trained || known.is_outdated()) && !known.by_queries);
     if info.rows < CALIBRATED_ROWS_MIN || !is_due {
         return Ok(());
     }

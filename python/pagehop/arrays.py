@@ -61,7 +61,7 @@ def _refuse_rounded(what: str, array: npt.NDArray[Any], rounded: Float32, first_
         row = f"row {first_row + at[0]}, " if len(at) == 2 else ""
         raise ArgumentError(
             f"{what} has type {array.dtype}, and {row}component {at[-1]} ({array[at]}) is not a float32; "
-            "round it yourself with .astype('float32') if that is what you mean"
+            "leave out strict=True to round it"
         )
 
 
@@ -126,13 +126,13 @@ def as_query(what: str, query: Any, *, strict: bool) -> Float32:
     return as_float32(what, array, strict=strict)
 
 
-def as_queries(what: str, queries: Any, dim: int, *, strict: bool) -> Float32:
-    """`queries` as a matrix of at least one vector of `dim` components."""
+def as_queries(what: str, queries: Any, dim: int, path: str, *, strict: bool) -> Float32:
+    """`queries` as a matrix of at least one vector of `dim` components, for the index at `path`."""
     array = as_array(what, queries)
     if array.ndim != 2:
         raise ArgumentError(f"{what} has {array.ndim} dimensions, it must be a matrix with one query per row")
     if array.shape[1] != dim:
-        what = f"the index has {dim} dimensions, {what} have {array.shape[1]}"
+        what = f"{path}: the index has {dim} dimensions, {what} have {array.shape[1]}"
         raise DimensionError(what, dim, array.shape[1])
     if not len(array):
         raise ArgumentError(f"{what} has no rows")

@@ -125,7 +125,7 @@ def column(name: str) -> ColumnName:
     return ColumnName(name)
 
 
-def as_filter(where: Any, texts: bool) -> tuple[Any, ...] | None:
+def as_filter(where: Any, texts: bool, path: str) -> tuple[Any, ...] | None:
     """`where` as the engine takes it: a condition, its text, ids, which may be texts, or a mask."""
     if where is None:
         return None
@@ -136,7 +136,7 @@ def as_filter(where: Any, texts: bool) -> tuple[Any, ...] | None:
     if isinstance(where, ColumnName):
         raise ArgumentError(f"where is {where!r}, it must compare the column with something")
     if texts or are_texts(where):
-        return ("ids", as_row_ids(where, texts))
+        return ("ids", as_row_ids(where, texts, path))
     array = np.asarray(where)
     if array.dtype == np.bool_:
         if array.ndim != 1:
@@ -352,7 +352,7 @@ def _as_microseconds(times: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], np
 
 
 def _beyond(time: Any) -> str:
-    return f"{time} is no timestamp: they are from the year -290308 to 294247"
+    return f"{time} is not a timestamp: they are from the year -290308 to 294247"
 
 
 def _is_missing(value: Any) -> bool:

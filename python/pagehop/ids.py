@@ -33,12 +33,12 @@ def as_ids(ids: Any) -> UInt64:
     return np.ascontiguousarray(array, dtype=np.uint64)
 
 
-def as_row_ids(ids: Any, texts: bool) -> RowIds:
-    """`ids`, several or one, as row ids of an index whose ids are texts, or are not."""
+def as_row_ids(ids: Any, texts: bool, path: str) -> RowIds:
+    """`ids`, several or one, as row ids of the index at `path`, whose ids are texts, or are not."""
     if texts:
-        return as_text_ids(ids)
+        return as_text_ids(ids, path)
     if are_texts(ids):
-        raise ArgumentError("this index has int ids, and text ids were given")
+        raise ArgumentError(f"{path}: this index has int ids, and text ids were given")
     return as_ids(np.atleast_1d(ids))
 
 
@@ -54,8 +54,9 @@ def are_texts(ids: Any) -> bool:
         return False
 
 
-def as_text_ids(ids: Any) -> list[str]:
-    """`ids`, several or one, as texts."""
+def as_text_ids(ids: Any, path: str | None = None) -> list[str]:
+    """`ids`, several or one, as texts: for a build, or for the index at `path`."""
+    about = "ids are texts" if path is None else f"{path}: this index has text ids"
     # NumPy's arrays of text drop null characters at the end, so no list becomes one.
     if isinstance(ids, str):
         ids = [ids]
@@ -64,10 +65,10 @@ def as_text_ids(ids: Any) -> list[str]:
     try:
         texts = ids.tolist() if hasattr(ids, "tolist") else list(ids)
     except TypeError:
-        raise ArgumentError(f"this index has text ids, and ids is {ids!r:.80}") from None
+        raise ArgumentError(f"{about}, and ids is {ids!r:.80}") from None
     for at, text in enumerate(texts if isinstance(texts, list) else [texts]):
         if not isinstance(text, str):
-            raise ArgumentError(f"this index has text ids, and ids[{at}] is {text!r:.80}")
+            raise ArgumentError(f"{about}, and ids[{at}] is {text!r:.80}")
         try:
             text.encode()
         except UnicodeEncodeError:
@@ -82,16 +83,18 @@ def as_objects(values: list[Any]) -> npt.NDArray[Any]:
     return array
 
 
-def as_rows(ids: Any, vectors: Any, dim: int, *, texts: bool, strict: bool) -> tuple[RowIds, Float32]:
-    """`ids` and `vectors` as rows of `dim` components: one of each, or a matrix and its ids."""
-    numbers = as_row_ids(ids, texts)
+def as_rows(ids: Any, vectors: Any, dim: int, *, texts: bool, path: str, strict: bool) -> tuple[RowIds, Float32]:
+    """`ids` and `vectors` as rows of the index at `path`, of `dim` components: one of each, or a
+    matrix and its ids.
+    """
+    numbers = as_row_ids(ids, texts, path)
     array = as_array("vectors", vectors)
     if array.ndim not in (1, 2):
         raise ArgumentError(f"vectors has {array.ndim} dimensions, it must be one vector or a matrix")
     if array.ndim == 1:
         array = array.reshape(-1, dim) if array.size == 0 and len(numbers) == 0 else array[np.newaxis]
     if array.shape[1] != dim:
-        what = f"the index has {dim} dimensions, the vectors have {array.shape[1]}"
+        what = f"{path}: the index has {dim} dimensions, the vectors have {array.shape[1]}"
         raise DimensionError(what, dim, array.shape[1])
     if len(numbers) != len(array):
         raise ArgumentError(f"there are {len(numbers)} ids for {len(array)} vectors")

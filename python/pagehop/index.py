@@ -109,7 +109,7 @@ class Index:
         if type(query) is not np.ndarray or query.dtype != _FLOAT32:
             query = as_query("query", query, strict=strict)
         try:
-            only = None if where is None else as_filter(where, self._texts)
+            only = None if where is None else as_filter(where, self._texts, self._path)
             buffer, found, warned, texts, payloads = self._index.search(
                 query, k, only, recall, search_list, slack, beam_width, threads, bool(payload)
             )
@@ -154,11 +154,11 @@ class Index:
 
         Calls with some hundred rows or more are fastest. If the rows do not fit in memory, add them
         in several calls. The first rows train the model of an empty index. Later rows train it
-        again each time the index has grown eightfold, up to about 100,000 rows: such a call takes
-        as long as a build.
+        again each time the index has grown eightfold, up to about 100,000 rows or 1 GiB of pages:
+        such a call takes as long as a build.
         """
         self._index.may_change()
-        numbers, array = as_rows(ids, vectors, self._dim, texts=self._texts, strict=bool(strict))
+        numbers, array = as_rows(ids, vectors, self._dim, texts=self._texts, path=self._path, strict=bool(strict))
         check_progress(progress)
         values = None if columns is None else as_columns(columns, len(numbers), self.columns)
         kept = as_payload(payload, len(numbers))
@@ -177,7 +177,7 @@ class Index:
         a deleted row.
         """
         self._index.may_change()
-        numbers = as_row_ids(ids, self._texts)
+        numbers = as_row_ids(ids, self._texts, self._path)
         values = as_columns(columns, len(numbers), self.columns)
         return self._index.update_columns(numbers, values or [], None)
 
@@ -188,7 +188,7 @@ class Index:
         payload: bytes or None for each id. Vectors and values of columns stay.
         """
         self._index.may_change()
-        numbers = as_row_ids(ids, self._texts)
+        numbers = as_row_ids(ids, self._texts, self._path)
         return self._index.update_columns(numbers, [], as_payload(payload, len(numbers)))
 
     @property
@@ -227,7 +227,7 @@ class Index:
         payload: return a pair: the vectors, and the payload of the row or a list of payloads, bytes
             or None.
         """
-        numbers = as_row_ids(ids, self._texts)
+        numbers = as_row_ids(ids, self._texts, self._path)
         vectors = self._matrix(self._index.vectors(numbers), ids)
         if not payload:
             return vectors
@@ -240,7 +240,7 @@ class Index:
         ids: as for `get`. If one of them is not in the index, no row is deleted.
         """
         self._index.may_change()
-        numbers = as_row_ids(ids, self._texts)
+        numbers = as_row_ids(ids, self._texts, self._path)
         return self._matrix(self._index.pop(numbers), ids)
 
     def _matrix(self, buffer: bytearray, ids: Any) -> Float32:
@@ -256,7 +256,7 @@ class Index:
         `pagehop.open` says when that happens by itself.
         """
         self._index.may_change()
-        numbers = as_row_ids(ids, self._texts)
+        numbers = as_row_ids(ids, self._texts, self._path)
         if isinstance(numbers, list):
             deleted, unknown = self._index.delete(list(dict.fromkeys(numbers)))
             return DeleteReport(deleted, as_objects(unknown))
@@ -283,9 +283,10 @@ class Index:
 
         For an index whose rows have become unlike those that it was trained with: by itself, it is
         trained again only while it is small. After the training it is calibrated, unless it was
-        calibrated with real queries. Takes as long as a build, and the pages of the new graph are
-        in memory until it is done: `compact` does the same in a new file, within a budget of
-        memory. Searches go on at the same time; changes wait.
+        calibrated with real queries. Takes as long as a build. All vectors are in memory as
+        float32, what a build of them needs, and the pages of the new graph. If these are more than
+        1 GiB, a `FullError` says so at once: `compact` trains, too, in a new file and within its
+        `memory`. Searches go on at the same time; changes wait.
 
         progress: as for `add`: a stop before the new graph is committed changes nothing, and one in
             the calibration after it leaves the settings of the last calibration.
@@ -293,7 +294,6 @@ class Index:
         self._index.may_change()
         check_progress(progress)
         self._index.retrain(progress=progress)
-        self._warnings.forget()
 
     def calibrate(
         self,
@@ -320,11 +320,10 @@ class Index:
         all rows. It is calibrated when it reaches 1,000.
         """
         self._index.may_change()
-        given = None if queries is None else as_queries("queries", queries, self._dim, strict=bool(strict))
+        given = None if queries is None else as_queries("queries", queries, self._dim, self._path, strict=bool(strict))
         check_progress(progress)
         threads = as_count("threads", threads, 0, _pagehop.THREADS_MAX)
         known = self._index.calibrate(given, threads, progress=progress)
-        self._warnings.forget()
         return None if known is None else calibration_of(known)
 
     @property
@@ -361,7 +360,7 @@ class Index:
         """
         k = as_count("k", k, 1, _pagehop.SEARCH_LIST_MAX)
         samples = as_count("samples", samples, 1, _pagehop.SAMPLES_MAX)
-        given = None if queries is None else as_queries("queries", queries, self._dim, strict=bool(strict))
+        given = None if queries is None else as_queries("queries", queries, self._dim, self._path, strict=bool(strict))
         check_search(k, recall, search_list, slack, None, threads)
         if recall == 1:
             raise ArgumentError("recall is 1, which is what a search is measured against; give one below 1")
@@ -383,19 +382,18 @@ class Index:
             self._warnings.of_audit(report, given is not None)
         return report
 
-    def backup(self, path: PathLike, *, overwrite: bool = False, progress: Progress | None = None) -> BackupReport:
-        """Copy the index, as of its newest commit, to a new file at `path`, which needs no log.
+    def backup(self, target: PathLike, *, overwrite: bool = False, progress: Progress | None = None) -> BackupReport:
+        """Copy the index, as of its newest commit, to a new file at `target`, which needs no log.
 
         Searches and changes go on at the same time, here and in other processes. Every page is
         verified. The file appears when it is complete and on the disk. If the backup fails or is
-        stopped, what was at `path` stays.
+        stopped, what was at `target` stays.
 
-        overwrite: replace the file at `path`.
+        overwrite: replace the file at `target`.
         progress: as for `add`, with the phases "copy" and "log".
         """
         check_progress(progress)
-        target = as_text(path)
-        return BackupReport(*self._index.backup(target, overwrite=bool(overwrite), progress=progress))
+        return BackupReport(*self._index.backup(as_text(target), overwrite=bool(overwrite), progress=progress))
 
     def checkpoint(self) -> None:
         """Write every commit into the index file, which is then complete by itself.
@@ -446,7 +444,7 @@ class Index:
     def __contains__(self, row_id: object) -> bool:
         """Whether there is a row with this id, as of the newest commit."""
         if self._texts:
-            return self._index.contains(as_row_ids(row_id, True))
+            return self._index.contains(as_row_ids(row_id, True, self._path))
         number = as_count("id", row_id, -(1 << 63), (1 << 64) - 1)
         return 0 <= number <= _ID_MAX and self._index.contains(np.array([number], np.uint64))
 

@@ -136,7 +136,7 @@ class Info(NamedTuple):
     """Set by imports of the `pagehop` command, so that they can be resumed; (0, 0) if not set."""
     default_recall: float | None
     """Recall of searches for 10 rows without a recall or settings; None if never calibrated."""
-    calibration: Measured | None
+    calibrated: Measured | None
     """The last calibration; None if there was none."""
     audit: Audit | None
     """The last audit that was stored; None if there was none."""
@@ -199,7 +199,7 @@ class VacuumReport(NamedTuple):
     waiting: int
     """Dead rows that stay because a running search, here or in another process, may see them."""
     repaired: int
-    """Nodes whose neighbors were chosen again."""
+    """Nodes whose edges were chosen again."""
 
 
 class CompactReport(NamedTuple):
@@ -226,7 +226,7 @@ def calibration_of(words: dict[str, Any]) -> Calibration:
 
 def info_of(words: dict[str, Any]) -> Info:
     """An index as the engine describes it."""
-    calibration, audit = words["calibration"], words["audit"]
-    words["calibration"] = None if calibration is None else Measured(**calibration)
+    calibrated, audit = words["calibrated"], words["audit"]
+    words["calibrated"] = None if calibrated is None else Measured(**calibrated)
     words["audit"] = None if audit is None else Audit(**audit)
     return Info(**words)

@@ -37,7 +37,7 @@ pub(crate) fn build(
 ) -> PyResult<(u64, u32)> {
     let metric = metric.parse().map_err(|error| errors::to_python(py, &error))?;
     let vectors = vectors.parse().map_err(|error| errors::to_python(py, &error))?;
-    let id_kind = if texts.is_some() { IdKind::Text } else { IdKind::Mapped };
+    let id_kind = if texts.is_some() { IdKind::Text } else { IdKind::Int };
     let options = BuildOptions { metric, id_kind, vectors, memory_bytes, threads, seed, calibrate };
     let columns = columns::given(py, columns, payload)?;
     let rows = source.getattr(py, "rows")?.extract(py)?;

@@ -47,7 +47,7 @@ pub(crate) fn contains<I: RowId>(index: &FileIndex, ids: &[I]) -> Result<bool, E
 /// The kind of ids with this name.
 pub(crate) fn kind(py: Python<'_>, name: &str) -> PyResult<IdKind> {
     match name {
-        "int" => Ok(IdKind::Mapped),
+        "int" => Ok(IdKind::Int),
         "text" => Ok(IdKind::Text),
         _ => {
             Err(errors::to_python(py, &Error::argument(format!("id_kind is '{name}', it must be 'int' or 'text'"))))

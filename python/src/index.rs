@@ -33,6 +33,8 @@ type Found<'py> = (
 pub(crate) struct Index {
     /// `None` after `close`. A running search keeps the file open until it is done.
     open: RwLock<Option<Arc<FileIndex>>>,
+    /// The path that it was opened with.
+    path: PathBuf,
     dim: usize,
     id_kind: IdKind,
     /// The number of rows when they were last counted. A closed index still returns it.
@@ -47,9 +49,10 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    pub(crate) fn new(index: FileIndex) -> Result<Self, Error> {
+    pub(crate) fn new(index: FileIndex, path: PathBuf) -> Result<Self, Error> {
         let info = index.info()?;
         Ok(Self {
+            path,
             dim: info.dim,
             id_kind: info.id_kind,
             rows: AtomicU64::new(info.rows),
@@ -60,8 +63,13 @@ impl Index {
         })
     }
 
+    /// The exception for an error about this index.
+    fn error(&self, py: Python<'_>, error: &Error) -> PyErr {
+        errors::about(py, &self.path, error)
+    }
+
     fn get(&self, py: Python<'_>) -> PyResult<Arc<FileIndex>> {
-        self.get_if_open().ok_or_else(|| errors::argument(py, "the index is closed"))
+        self.get_if_open().ok_or_else(|| self.error(py, &Error::argument("the index is closed")))
     }
 
     fn get_if_open(&self) -> Option<Arc<FileIndex>> {
@@ -100,7 +108,7 @@ impl Index {
         });
         let raised = watch.take_raised();
         match done {
-            Err(error) => Err(raised.unwrap_or_else(|| errors::to_python(py, &error))),
+            Err(error) => Err(raised.unwrap_or_else(|| self.error(py, &error))),
             // Ctrl-C during the calibration or the vacuum that follows a change is raised too,
             // although the change took place.
             Ok(done) => raised.map_or(Ok(done), Err),
@@ -137,19 +145,19 @@ impl Index {
             }
         };
         if dim != self.dim {
-            return Err(errors::to_python(py, &Error::Dimension { expected: self.dim, got: dim }));
+            return Err(self.error(py, &Error::Dimension { expected: self.dim, got: dim }));
         }
         if threads > THREADS_MAX {
             let what = format!("threads is {threads}, it must be between 0 and {THREADS_MAX}");
             return Err(errors::argument(py, what));
         }
-        let effort = Effort::of(recall, search_list, slack).map_err(|error| errors::to_python(py, &error))?;
+        let effort = Effort::of(recall, search_list, slack).map_err(|error| self.error(py, &error))?;
         let filter = only.map(|only| columns::filter(py, &only, 0)).transpose()?;
         let values = queries.to_vec(py)?;
         let texts = self.id_kind == IdKind::Text;
         let queries = Queries { values: &values, dim, k, filter, effort, beam_width, threads, texts, payload };
         let Answers { buffer, done: Done { found, plan, texts: of_hits, payloads } } =
-            queries.answer(py, &index)?;
+            queries.answer(py, &index, &self.path)?;
         let payloads = payload.then(|| {
             let lists = payloads.iter().map(|payloads| columns::payload_list(py, payloads));
             lists.collect::<PyResult<Vec<_>>>()
@@ -173,7 +181,7 @@ impl Index {
         let mut watch = Watch::new(progress);
         let known =
             py.detach(|| index.calibrate(queries.as_deref(), threads, &mut |progress| watch.look(progress)));
-        let known = known.map_err(|error| watch.take_raised().unwrap_or_else(|| errors::to_python(py, &error)))?;
+        let known = known.map_err(|error| watch.take_raised().unwrap_or_else(|| self.error(py, &error)))?;
         let Some(known) = known else { return Ok(None) };
         // Changes by other threads wait while the result is stored, but not while it is measured.
         self.change(py, Watch::new(None), |index, _| pagehop_store::set_calibration(index, &known))?;
@@ -183,7 +191,7 @@ impl Index {
     /// The last calibration, if there was one.
     fn calibration<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let index = self.get(py)?;
-        let known = py.detach(|| index.calibration()).map_err(|error| errors::to_python(py, &error))?;
+        let known = py.detach(|| index.calibration()).map_err(|error| self.error(py, &error))?;
         known.map(|known| recall::calibration(py, &known)).transpose()
     }
 
@@ -205,7 +213,7 @@ impl Index {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(Bound<'py, PyDict>, bool, Option<recall::Warnings>)> {
         let index = self.get(py)?;
-        let effort = Effort::of(recall, search_list, slack).map_err(|error| errors::to_python(py, &error))?;
+        let effort = Effort::of(recall, search_list, slack).map_err(|error| self.error(py, &error))?;
         let queries = queries.map(|queries| queries.to_vec(py)).transpose()?;
         let mut watch = Watch::new(progress);
         let measured = py.detach(|| {
@@ -217,7 +225,7 @@ impl Index {
             Ok((index.recall(k, samples, queries.as_deref(), &options, threads, &mut look)?, warnings))
         });
         let (report, warnings) =
-            measured.map_err(|error| watch.take_raised().unwrap_or_else(|| errors::to_python(py, &error)))?;
+            measured.map_err(|error| watch.take_raised().unwrap_or_else(|| self.error(py, &error)))?;
         if index.pages().is_writable() && !self.is_forked() {
             self.change(py, Watch::new(None), |index, _| pagehop_store::set_audit(index, k, recall, &report))?;
         }
@@ -289,7 +297,7 @@ impl Index {
     /// Up to `count` ids from `first` on, in order, as bytes of uint64.
     fn ids<'py>(&self, py: Python<'py>, first: u64, count: usize) -> PyResult<Bound<'py, PyByteArray>> {
         let index = self.get(py)?;
-        let ids = py.detach(|| index.ids(first, count)).map_err(|error| errors::to_python(py, &error))?;
+        let ids = py.detach(|| index.ids(first, count)).map_err(|error| self.error(py, &error))?;
         numbers(py, ids.len() * 8, ids.iter().flat_map(|id| id.to_le_bytes()))
     }
 
@@ -297,21 +305,21 @@ impl Index {
     /// end.
     fn text_ids(&self, py: Python<'_>, first: u64, count: usize) -> PyResult<(Vec<String>, Option<u64>)> {
         let index = self.get(py)?;
-        py.detach(|| index.text_ids(first, count)).map_err(|error| errors::to_python(py, &error))
+        py.detach(|| index.text_ids(first, count)).map_err(|error| self.error(py, &error))
     }
 
     /// Whether each of these ids has a row.
     fn contains(&self, py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<bool> {
         let (index, ids) = (self.get(py)?, Ids::of(ids)?);
         let found = py.detach(|| with_ids!(&ids, |ids| ids::contains(&index, ids)));
-        found.map_err(|error| errors::to_python(py, &error))
+        found.map_err(|error| self.error(py, &error))
     }
 
     /// The vectors of rows, in the order of `ids`, as bytes of float32.
     fn vectors<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyByteArray>> {
         let (index, ids) = (self.get(py)?, Ids::of(ids)?);
         let vectors = py.detach(|| with_ids!(&ids, |ids| index.vectors(ids)));
-        let vectors = vectors.map_err(|error| errors::to_python(py, &error))?;
+        let vectors = vectors.map_err(|error| self.error(py, &error))?;
         numbers(py, vectors.len() * 4, vectors.iter().flat_map(|x| x.to_le_bytes()))
     }
 
@@ -319,7 +327,7 @@ impl Index {
     fn payloads<'py>(&self, py: Python<'py>, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         let (index, ids) = (self.get(py)?, Ids::of(ids)?);
         let payloads = py.detach(|| with_ids!(&ids, |ids| index.payloads(ids)));
-        let payloads = payloads.map_err(|error| errors::to_python(py, &error))?;
+        let payloads = payloads.map_err(|error| self.error(py, &error))?;
         columns::payload_list(py, &payloads)
     }
 
@@ -353,7 +361,7 @@ impl Index {
         let mut watch = Watch::new(progress);
         let done =
             py.detach(|| pagehop_store::backup(&index, &target, overwrite, &mut |progress| watch.look(progress)));
-        let done = done.map_err(|error| watch.take_raised().unwrap_or_else(|| errors::to_python(py, &error)))?;
+        let done = done.map_err(|error| watch.take_raised().unwrap_or_else(|| self.error(py, &error)))?;
         Ok((done.pages, done.bytes))
     }
 
@@ -391,8 +399,7 @@ impl Index {
         let _held = if alone { Some(self.turn.take(py)?) } else { None };
         let mut watch = Watch::new(None);
         let checked = py.detach(|| pagehop_store::check(&index, &mut |progress| watch.look(progress)));
-        let report =
-            checked.map_err(|error| watch.take_raised().unwrap_or_else(|| errors::to_python(py, &error)))?;
+        let report = checked.map_err(|error| watch.take_raised().unwrap_or_else(|| self.error(py, &error)))?;
         let words = PyDict::new(py);
         words.set_item("pages", report.pages)?;
         words.set_item("nodes", report.nodes)?;
@@ -408,7 +415,9 @@ impl Index {
     /// The description of the index as of its newest commit, and what was written since it was
     /// opened.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        info::info(py, &*self.get(py)?, self.log_bytes.load(Ordering::Relaxed))
+        let index = self.get(py)?;
+        let info = py.detach(|| index.info()).map_err(|error| self.error(py, &error))?;
+        info::words(py, info, index.pages().counters(), self.log_bytes.load(Ordering::Relaxed))
     }
 
     /// The number of rows as of the newest commit. A closed index returns the number at `close`.
@@ -416,7 +425,7 @@ impl Index {
         let Some(index) = self.get_if_open() else {
             return Ok(self.rows.load(Ordering::Relaxed));
         };
-        let info = py.detach(|| index.info()).map_err(|error| errors::to_python(py, &error))?;
+        let info = py.detach(|| index.info()).map_err(|error| self.error(py, &error))?;
         self.rows.store(info.rows, Ordering::Relaxed);
         Ok(info.rows)
     }
@@ -435,7 +444,7 @@ impl Index {
             drop(index);
             closed
         });
-        closed.map_err(|error| errors::to_python(py, &error))
+        closed.map_err(|error| self.error(py, &error))
     }
 
     /// Whether `close` was called.

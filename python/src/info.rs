@@ -1,15 +1,14 @@
 //! The description of an index, as a Python dict.
 
+use pagehop_engine::Info;
+use pagehop_store::Counters;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::search::FileIndex;
-use crate::{errors, recall};
+use crate::recall;
 
-/// The description of the index as of its newest commit, and what was written since it was opened.
-pub(crate) fn info<'py>(py: Python<'py>, index: &FileIndex, log_bytes: u64) -> PyResult<Bound<'py, PyDict>> {
-    let info = py.detach(|| index.info()).map_err(|error| errors::to_python(py, &error))?;
-    let counters = index.pages().counters();
+/// The description of an index, and what was written since it was opened.
+pub(crate) fn words(py: Python<'_>, info: Info, counters: Counters, log_bytes: u64) -> PyResult<Bound<'_, PyDict>> {
     let words = PyDict::new(py);
     words.set_item("format_version", info.format_version)?;
     words.set_item("metric", info.metric.name())?;
@@ -36,7 +35,7 @@ pub(crate) fn info<'py>(py: Python<'py>, index: &FileIndex, log_bytes: u64) -> P
     words.set_item("deleted_rows", info.deleted_rows)?;
     words.set_item("mark", (info.mark[0], info.mark[1]))?;
     words.set_item("default_recall", info.default_recall.map(recall::short))?;
-    words.set_item("calibration", info.calibration.map(|known| recall::measured(py, &known)).transpose()?)?;
+    words.set_item("calibrated", info.calibrated.map(|known| recall::measured(py, &known)).transpose()?)?;
     let audit = info.audit.zip(info.audited);
     let audit = audit.map(|(audit, since)| recall::audit(py, &audit, since.changes)).transpose()?;
     words.set_item("audit", audit)?;

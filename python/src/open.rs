@@ -32,7 +32,8 @@ pub(crate) fn open(
     };
     let options =
         OpenOptions { cache_bytes, direct, write, durability, log_bytes, auto_vacuum, ..OpenOptions::default() };
-    let opened = py.detach(|| pagehop_store::open(&path, &options).and_then(Index::new));
+    let opened =
+        py.detach(|| pagehop_store::open(&path, &options).and_then(|index| Index::new(index, path.clone())));
     opened.map_err(|error| errors::to_python(py, &error))
 }
 

@@ -11,6 +11,8 @@
 //!
 //! The buffer is allocated once, as a Python object, and filled without the GIL.
 
+use std::path::Path;
+
 use pagehop_engine::{Batch, Effort, Error, Filter, Payloads, SearchPlan, SearchResult};
 use pagehop_store::IndexFile;
 use pyo3::prelude::*;
@@ -80,8 +82,8 @@ enum Stop {
 }
 
 impl Queries<'_> {
-    /// Searches for all queries.
-    pub(crate) fn answer<'py>(&self, py: Python<'py>, index: &FileIndex) -> PyResult<Answers<'py>> {
+    /// Searches the index, which was opened at `path`, for all queries.
+    pub(crate) fn answer<'py>(&self, py: Python<'py>, index: &FileIndex, path: &Path) -> PyResult<Answers<'py>> {
         let count = self.values.len() / self.dim;
         let bytes = self.k.checked_mul(12).and_then(|bytes| count.checked_mul(bytes + 8 * COUNTERS));
         let bytes = bytes
@@ -90,7 +92,7 @@ impl Queries<'_> {
         let buffer = PyByteArray::new_with(py, bytes, |bytes| {
             let search = || self.search(index, count, bytes);
             let done = if count == 1 { detach_briefly(py, search) } else { py.detach(search) };
-            planned = Some(done.map_err(|stop| stop.raise(py, count))?);
+            planned = Some(done.map_err(|stop| stop.raise(py, count, path))?);
             Ok(())
         })?;
         let done = planned.expect("a buffer that was made was filled");
@@ -213,13 +215,13 @@ fn as_python_id(row_id: u64) -> Result<i64, Error> {
 
 impl Stop {
     /// The exception for the error. It names the query if there are several.
-    fn raise(self, py: Python<'_>, count: usize) -> PyErr {
+    fn raise(self, py: Python<'_>, count: usize, path: &Path) -> PyErr {
         match self {
             Self::Python(error) => error,
             Self::Query(at, Error::Argument { what }) if count > 1 => {
-                errors::argument(py, format!("query {at}: {what}"))
+                errors::about(py, path, &Error::argument(format!("query {at}: {what}")))
             }
-            Self::Query(_, error) | Self::Index(error) => errors::to_python(py, &error),
+            Self::Query(_, error) | Self::Index(error) => errors::about(py, path, &error),
         }
     }
 }

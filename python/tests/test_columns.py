@@ -353,7 +353,7 @@ def test_bad_columns_are_refused(built: Any, tmp_path: Path) -> None:
 def test_times_beyond_64_bits_of_microseconds_are_refused(built: Any, tmp_path: Path) -> None:
     index, vectors, _ = built
     day = pagehop.column("day")
-    text = "300000-01-01 is no timestamp: they are from the year -290308 to 294247"
+    text = "300000-01-01 is not a timestamp: they are from the year -290308 to 294247"
     days = np.full(ROWS, np.datetime64("2024-01-01"))
     days[5] = np.datetime64("NaT")
     days[17] = np.datetime64("300000-01-01")
@@ -362,7 +362,7 @@ def test_times_beyond_64_bits_of_microseconds_are_refused(built: Any, tmp_path: 
             pagehop.build(tmp_path / "bad.pagehop", vectors, columns={"a": values})
     with pytest.raises(pagehop.ArgumentError, match=text):
         day < np.datetime64("300000-01-01")  # noqa: B015
-    with pytest.raises(pagehop.ArgumentError, match="-300000-01-01 is no timestamp"):
+    with pytest.raises(pagehop.ArgumentError, match="-300000-01-01 is not a timestamp"):
         day > np.datetime64("-300000-01-01")  # noqa: B015
     # The ends of what fits, and finer units, which lose digits.
     inside = (day > np.datetime64("-290307-01-01")) & (day < np.datetime64("294247-01-01"))

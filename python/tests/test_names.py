@@ -21,6 +21,7 @@ OPTIONS = {
     "calibrate": "queries threads cache durability progress strict",
     "recall": "k samples queries recall search_list slack store cache direct threads progress strict",
     "compact": "into overwrite memory threads progress",
+    "backup": "target overwrite progress",
 }
 """For each operation, the options of all hosts, without the path of an index."""
 
@@ -30,11 +31,23 @@ REPORTS = {
     "measured": "rows samples by_queries changes longer_rows outdated",
     "info": "format_version metric dim vectors id_kind payload columns rows pages bytes max_degree nodes_per_page "
     "edge_bits edge_dims own_bits seed commit dead_rows free_slots trained_rows added_rows deleted_rows mark "
-    "default_recall calibration audit",
+    "default_recall calibrated audit",
+    "calibration": "rows changes samples by_queries far settings",
+    "hits": "ids distances payload",
+    "add-report": "added replaced unchanged",
+    "vacuum-report": "freed unlinked waiting repaired",
+    "backup-report": "pages bytes",
     "check": "pages nodes dead_nodes free_slots edges stale_edges reachable anchored",
 }
 
-ALIASES = {"filter": "where", "query": "queries", "column": "columns", "no_calibrate": "calibrate"}
+ALIASES = {
+    "filter": "where",
+    "query": "queries",
+    "column": "columns",
+    "no_calibrate": "calibrate",
+    "entries": "settings",
+    "_payload": "payload",
+}
 """The intended differences; CONTRIBUTING.md has the reasons."""
 
 SQL_ALIASES = {
@@ -109,6 +122,29 @@ PLACES = [
     Place("compact", "python/pagehop/open.py", r"^def compact\((.*?)\) -> ", "path"),
     Place("compact", "crates/pagehop-store/src/compact.rs", struct("CompactOptions")),
     Place("compact", f"{CLI}/commands/compact.rs", struct("Args"), OF_COMMANDS),
+    Place("backup", "python/pagehop/index.py", r"^    def backup\((.*?)\) -> ", "self"),
+    Place("backup", "crates/pagehop-store/src/backup/mod.rs", r"pub fn backup\((.*?)\) -> ", "index"),
+    Place("backup", f"{CLI}/commands/backup.rs", struct("Args"), OF_COMMANDS),
+    Place("backup-report", "python/pagehop/reports.py", r"^class BackupReport\(.*?$(.*?)^def"),
+    Place("backup-report", "crates/pagehop-store/src/backup/mod.rs", struct("BackupReport")),
+    Place("backup-report", f"{CLI}/commands/backup.rs", struct("Report"), "index target seconds"),
+    # "and" is a word of the text between the names.
+    Place(
+        "hits",
+        "python/pagehop/hits.py",
+        r"^class _Pair\(.*?$(.*?    _payload.*?)^$",
+        "and _buffer _queries _counters_at",
+    ),
+    Place("hits", f"{CLI}/commands/search/report.rs", struct("QueryLine"), "queries"),
+    Place("add-report", "python/pagehop/reports.py", r"^class AddReport\(.*?$(.*?)^class"),
+    Place("add-report", f"{RUST}/reports.rs", struct("AddReport")),
+    Place("add-report", f"{CLI}/commands/add/mod.rs", struct("Report"), "index first_row rows seconds rows_per_s"),
+    Place("vacuum-report", "python/pagehop/reports.py", r"^class VacuumReport\(.*?$(.*?)^class"),
+    Place("vacuum-report", f"{RUST}/reports.rs", struct("VacuumReport")),
+    Place("vacuum-report", f"{CLI}/commands/vacuum.rs", struct("Report"), "index seconds"),
+    Place("calibration", "python/pagehop/reports.py", r"^class Calibration\(.*?$(.*?)^class"),
+    Place("calibration", f"{RUST}/calibration.rs", struct("Calibration")),
+    Place("calibration", f"{CLI}/commands/calibrate.rs", struct("Report"), "index seconds"),
     Place("setting", "python/pagehop/reports.py", r"^class Setting\(.*?$(.*?)^class"),
     Place("setting", f"{RUST}/calibration.rs", struct("Setting")),
     Place("setting", f"{CLI}/commands/calibrate.rs", struct("Setting")),

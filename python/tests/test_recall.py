@@ -12,6 +12,7 @@ import pytest
 
 import pagehop
 from pagehop.arrays import Float32, Int64
+from pagehop.recall_warnings import RecallWarnings
 
 DIM = 32
 ROWS = 6000
@@ -74,14 +75,14 @@ def test_a_build_calibrates_unless_told_not_to(path: Path, vectors: Float32, tmp
         assert known is not None
         assert (known.rows, known.samples) == (ROWS, 256)
         assert sorted({setting.k for setting in known.settings}) == [1, 10, 100]
-        assert index.info().calibration == pagehop.Measured(ROWS, 256, False, 0, False, False)
+        assert index.info().calibrated == pagehop.Measured(ROWS, 256, False, 0, False, False)
     assert phases[-1] == "search"
     assert "scan" in phases
     with pagehop.open(path) as index:
         assert index.calibration == known, "the same rows and seed give the same calibration"
     with pagehop.build(tmp_path / "without", vectors, calibrate=False) as index:
         assert index.calibration is None
-        assert index.info().calibration is None
+        assert index.info().calibrated is None
         with pytest.warns(pagehop.RecallWarning, match=r"never calibrated.*recall=0\.9 takes; calibrate\(\)") as warned:
             hits, _ = index.search(vectors[:9], recall=0.9), index.search(vectors[0], recall=0.95)
         [warning] = warned
@@ -153,7 +154,7 @@ def test_changes_and_a_missed_recall_are_warned_of_until_it_is_calibrated_again(
         assert (audit.k, audit.target, audit.samples, audit.changes) == (10, 0.9, 400, 0)
         assert reader.info().audit == audit
         index.delete(range(500))
-        audit, measured = index.info().audit, index.info().calibration
+        audit, measured = index.info().audit, index.info().calibrated
         assert audit is not None
         assert measured is not None
         assert (audit.changes, measured.changes, measured.outdated) == (500, 500, False)
@@ -172,24 +173,58 @@ def test_changes_and_a_missed_recall_are_warned_of_until_it_is_calibrated_again(
         assert known is not None
         assert known.rows == ROWS - 1300
         assert reader.calibration == known
-        assert index.info().calibration == pagehop.Measured(ROWS - 1300, known.samples, False, 0, False, False)
+        assert index.info().calibrated == pagehop.Measured(ROWS - 1300, known.samples, False, 0, False, False)
         index.calibrate(strange)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             index.recall(10, queries=3 * rows(1, 5).repeat(50, axis=0) + strange[:50], recall=0.9)
 
 
+def test_a_calibration_that_was_not_asked_for_is_followed_by_new_warnings(vectors: Float32, tmp_path: Path) -> None:
+    def is_warned(asked: pagehop.Index, *, recall: float = 0.9, k: int = 10) -> bool:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            asked.search(vectors[0], k, recall=recall)
+        return bool(caught)
+
+    with pagehop.build(tmp_path / "items", vectors, write=True) as index, pagehop.open(tmp_path / "items") as reader:
+        for first in [0, 1300]:
+            index.delete(range(first, first + 1300))
+            assert [is_warned(asked) for asked in (index, reader, index, reader)] == [True, True, False, False]
+            index.vacuum()
+            measured = index.info().calibrated
+            assert measured is not None
+            assert measured.changes == 0, "vacuum calibrates it"
+            assert not is_warned(index)
+            assert not is_warned(reader)
+
+
+def test_each_recall_out_of_reach_is_warned_of_once_for_a_calibration() -> None:
+    given = RecallWarnings("items")
+
+    def is_warned(k: int, recall: float, calibration: int) -> bool:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            given.of_plan(k, recall, False, 0.9985, None, calibration)
+        return bool(caught)
+
+    for calibration in (1, 2):
+        for k, recall in [(10, 0.9999), (1000, 0.9999), (1000, 0.999)]:
+            assert is_warned(k, recall, calibration)
+            assert not is_warned(k, recall, calibration)
+
+
 def test_a_longer_row_under_the_inner_product_is_warned_of(vectors: Float32, tmp_path: Path) -> None:
     longest = vectors[np.linalg.norm(vectors, axis=1).argmax()]
     with pagehop.build(tmp_path / "items", vectors[:2000], metric="ip", write=True) as index:
         index.add(2000, 2 * longest)
-        measured = index.info().calibration
+        measured = index.info().calibrated
         assert measured is not None
         assert (measured.changes, measured.longer_rows, measured.outdated) == (1, True, True)
         with pytest.warns(pagehop.RecallWarning, match="longer rows than all before were added"):
             index.search(vectors[0], recall=0.9)
         index.calibrate()
-        measured = index.info().calibration
+        measured = index.info().calibrated
         assert measured is not None
         assert (measured.longer_rows, measured.outdated) == (False, False)
 
@@ -197,18 +232,18 @@ def test_a_longer_row_under_the_inner_product_is_warned_of(vectors: Float32, tmp
 def test_rows_that_train_the_model_calibrate_the_index(vectors: Float32, tmp_path: Path) -> None:
     with pagehop.create(tmp_path / "items", DIM) as index:
         index.add(range(700), vectors[:700])
-        assert index.info().calibration is None
+        assert index.info().calibrated is None
         # A search visits all rows of a small index.
         right = truth(vectors[:700], vectors[:20], 10)
         assert share(index.search(vectors[:20], recall=0.99).ids, right) > 0.99
         assert index.calibrate() is None
         index.add(range(700, 1100), vectors[700:1100])
-        measured = index.info().calibration
+        measured = index.info().calibrated
         assert measured is not None
         assert measured.rows == 1100, "the index has enough rows for a calibration"
         index.add(range(1100, ROWS), vectors[1100:])
         assert index.info().trained_rows == ROWS
-        measured = index.info().calibration
+        measured = index.info().calibrated
         assert measured is not None
         assert (measured.rows, measured.changes) == (ROWS, 0)
 
@@ -216,11 +251,11 @@ def test_rows_that_train_the_model_calibrate_the_index(vectors: Float32, tmp_pat
 def test_rows_that_double_the_index_calibrate_it(vectors: Float32, tmp_path: Path) -> None:
     with pagehop.build(tmp_path / "items", vectors[:2000], write=True) as index:
         index.add(range(10_000, 11_999), rows(1999, 8))
-        measured = index.info().calibration
+        measured = index.info().calibrated
         assert measured is not None
         assert (measured.rows, measured.changes) == (2000, 1999)
         index.add([20_000], rows(1, 9))
-        measured = index.info().calibration
+        measured = index.info().calibrated
         assert measured is not None
         assert (measured.rows, measured.changes) == (4000, 0)
         # A calibrated index gives no warning.
@@ -239,13 +274,13 @@ def test_a_calibration_by_queries_stays_until_the_next(vectors: Float32, tmp_pat
         before = index.info().trained_rows
         index.add(range(1100, ROWS), vectors[1100:])
         assert index.info().trained_rows > before, "these rows train the model"
-        measured = index.info().calibration
+        measured = index.info().calibrated
         assert measured == pagehop.Measured(1100, 60, True, ROWS - 1100, False, True)
         assert index.calibration == by_queries
         with pytest.warns(pagehop.RecallWarning, match=f"{ROWS - 1100} rows were added or deleted"):
             index.search(vectors[0], recall=0.9)
         index.calibrate()
-        again = index.info().calibration
+        again = index.info().calibrated
         assert again is not None
         assert not again.by_queries
 
@@ -295,7 +330,7 @@ def test_wrong_arguments_are_errors_that_say_what_is_accepted(path: Path, vector
         for recall in [0, -0.5, 1.01, float("nan"), "much"]:
             with pytest.raises(pagehop.ArgumentError, match="recall is"):
                 index.search(query, recall=recall)  # type: ignore[arg-type]
-        with pytest.raises(pagehop.ArgumentError, match="recall stands for search_list and slack"):
+        with pytest.raises(pagehop.ArgumentError, match="recall cannot be given with search_list or slack"):
             index.search(query, recall=0.9, slack=0.1)
         assert len(index.search(query, k=101, recall=1).ids) == 101
         with pytest.raises(pagehop.ArgumentError, match="recall is 1, which is what"):

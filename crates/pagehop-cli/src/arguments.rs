@@ -68,7 +68,7 @@ pub(crate) enum IdKindName {
 impl From<IdKindName> for IdKind {
     fn from(kind: IdKindName) -> Self {
         match kind {
-            IdKindName::Int => Self::Mapped,
+            IdKindName::Int => Self::Int,
             IdKindName::Text => Self::Text,
         }
     }

@@ -142,7 +142,7 @@ mod tests {
         let full = Error::io("write of page 7", io::ErrorKind::StorageFull.into());
         assert!(matches!(&full, Error::Full { source: Some(_), .. }), "{full:?}");
         assert_eq!(full.to_string(), "write of page 7: no storage space");
-        let refused = Error::io("open of x", io::ErrorKind::PermissionDenied.into());
+        let refused = Error::io("cannot open x", io::ErrorKind::PermissionDenied.into());
         assert!(matches!(refused, Error::Io { .. }), "{refused:?}");
     }
 }

@@ -68,4 +68,5 @@ pub use reports::{
 };
 pub use row_ids::{HOST_ROW_ID_END, IdKey, IdKind, NODE_ROWS_MAX, RowId, TEXT_ID_BYTES_MAX};
 pub use source::{EachChunk, VectorSource};
+pub use threads::available as available_threads;
 pub use vectors::Vectors;

@@ -44,7 +44,7 @@ impl<T: Eq + Hash, S: BuildHasher> MakeRoom for HashSet<T, S> {
 fn refused(len: usize, more: usize, bytes: usize) -> Error {
     let needed_bytes = len.saturating_add(more).saturating_mul(bytes) as u64;
     let what = format!(
-        "the system does not give the memory for what the search has seen: {} MiB in one of several parts",
+        "the system refused {} MiB of memory for what the search has seen; free memory, or use a machine with more",
         needed_bytes.div_ceil(1 << 20)
     );
     Error::Memory { what, needed_bytes }

@@ -40,7 +40,7 @@ impl Default for BuildOptions {
     fn default() -> Self {
         Self {
             metric: Metric::L2,
-            id_kind: IdKind::Mapped,
+            id_kind: IdKind::Int,
             vectors: Vectors::Codes,
             memory_bytes: 2 << 30,
             threads: 0,
@@ -74,7 +74,7 @@ impl Default for CreateOptions {
     fn default() -> Self {
         Self {
             metric: Metric::L2,
-            id_kind: IdKind::Mapped,
+            id_kind: IdKind::Int,
             vectors: Vectors::Codes,
             columns: Vec::new(),
             payload: false,
@@ -133,7 +133,7 @@ impl Effort {
             (None, None, None) => Ok(Self::Default),
             (Some(recall), None, None) => Ok(Self::Recall(recall)),
             (None, ..) => Ok(Self::Settings { search_list, slack }),
-            _ => Err(Error::argument("recall stands for search_list and slack: give it, or them")),
+            _ => Err(Error::argument("recall cannot be given with search_list or slack; leave out one of the two")),
         }
     }
 }
@@ -149,6 +149,9 @@ pub struct SearchPlan {
     /// The calibration that the options come from, if it is outdated: see
     /// [`Measured::is_outdated`].
     pub outdated: Option<Measured>,
+    /// A number of the calibration that the options come from, other for another calibration; 0 if
+    /// they come from none. A face warns once for each.
+    pub calibration: u64,
 }
 
 /// Whether the options of a [`SearchPlan`] reach the recall that was given.
@@ -178,6 +181,11 @@ impl Reach {
 }
 
 impl SearchPlan {
+    /// Every row is compared.
+    pub fn exact() -> Self {
+        Self { options: None, ..SearchOptions::default().into() }
+    }
+
     /// The options for a host that cannot compare every row, as a [`Cursor`](crate::Cursor): those
     /// of the plan, or the longest search that there is.
     pub fn walk_options(self) -> SearchOptions {
@@ -194,7 +202,7 @@ impl SearchPlan {
 
 impl From<SearchOptions> for SearchPlan {
     fn from(options: SearchOptions) -> Self {
-        Self { options: Some(options), reach: Reach::Within, outdated: None }
+        Self { options: Some(options), reach: Reach::Within, outdated: None, calibration: 0 }
     }
 }
 

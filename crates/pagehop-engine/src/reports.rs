@@ -104,7 +104,7 @@ pub struct Info {
     /// calibrated.
     pub default_recall: Option<f32>,
     /// The state of the calibration; `None` if the index was never calibrated.
-    pub calibration: Option<Measured>,
+    pub calibrated: Option<Measured>,
     /// The last stored audit.
     pub audit: Option<Audit>,
     /// The state of the audit.

@@ -17,7 +17,7 @@ pub enum IdKind {
     /// Any 64-bit numbers that the user chooses. The index maps them to nodes, and shows each
     /// reader the rows of its snapshot.
     #[default]
-    Mapped = 0,
+    Int = 0,
     /// Locations of rows in the host: numbers from 1 to 2^48 - 1. The host decides which rows are
     /// visible, and passes ids together with their vectors, so there is no map. Up to
     /// [`NODE_ROWS_MAX`] rows with the same code share a node: versions of one row whose vector did
@@ -32,7 +32,7 @@ impl IdKind {
     /// Its name in Python, on the command line and in JSON.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Mapped => "int",
+            Self::Int => "int",
             Self::HostOwned => "host",
             Self::Text => "text",
         }
@@ -42,7 +42,7 @@ impl IdKind {
 /// Longest text id, in bytes of UTF-8.
 pub const TEXT_ID_BYTES_MAX: usize = 1024;
 
-/// An id as a user gives it: a `u64` for an index under [`IdKind::Mapped`], a text for one under
+/// An id as a user gives it: a `u64` for an index under [`IdKind::Int`], a text for one under
 /// [`IdKind::Text`].
 pub trait RowId: Clone + fmt::Debug + Eq + Hash + sealed::Sealed {
     /// The kind of index that has such ids.
@@ -55,7 +55,7 @@ pub trait RowId: Clone + fmt::Debug + Eq + Hash + sealed::Sealed {
 /// An id of either kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IdKey<'a> {
-    /// Of an index under [`IdKind::Mapped`].
+    /// Of an index under [`IdKind::Int`].
     Int(u64),
     /// Of an index under [`IdKind::Text`].
     Text(&'a str),
@@ -69,7 +69,7 @@ mod sealed {
 }
 
 impl RowId for u64 {
-    const KIND: IdKind = IdKind::Mapped;
+    const KIND: IdKind = IdKind::Int;
 
     fn key(&self) -> IdKey<'_> {
         IdKey::Int(*self)

@@ -88,7 +88,7 @@ pub(crate) fn each<T: Send, R: Send>(
 }
 
 /// `threads`, or if that is 0, the number of cores that the process may use.
-pub(crate) fn available(threads: usize) -> usize {
+pub fn available(threads: usize) -> usize {
     match threads {
         0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         n => n,

@@ -95,7 +95,7 @@ fn hops(pages: &MemPages, dim: usize) -> f64 {
     let index = Index::open(pages).unwrap();
     let options = SearchOptions { slack: 0.1, ..SearchOptions::default() };
     let queries = embeddings(dim, 200, 77);
-    queries.chunks_exact(dim).map(|query| index.search(query, 10, &options).unwrap().stats.hops as f64).sum()
+    queries.chunks_exact(dim).map(|query| index.search_with(query, 10, &options).unwrap().stats.hops as f64).sum()
 }
 
 /// An insertion trains an index of up to 1,024 rows of few dimensions. A larger index says that it

@@ -163,7 +163,7 @@ fn rows_that_are_encoded_again_keep_a_tight_bound() {
         let mut writer = pages.writer();
         let mut change = known.change(&mut writer).unwrap();
         let vectors = &rows.values[at.start * dim..at.end * dim];
-        change.add(&rows.ids[at], vectors, &mut no_progress()).unwrap();
+        change.add(&rows.ids[at], vectors, None, &mut no_progress()).unwrap();
         change.finish().unwrap();
         writer.commit();
     };

@@ -174,7 +174,7 @@ fn a_batch_answers_as_one_query_after_the_other() {
             index.search_batch(&batch, &mut no_progress(), &mut results, write).unwrap();
             for (query, result) in queries.chunks_exact(DIM).zip(results) {
                 let alone = match &plan.options {
-                    Some(options) => index.search(query, 7, options).unwrap(),
+                    Some(options) => index.search_with(query, 7, options).unwrap(),
                     None => index.search_exactly(query, 7, 1, &mut no_progress()).unwrap().remove(0),
                 };
                 assert_eq!(result.hits, alone.hits, "{effort:?} on {threads} threads");
@@ -200,7 +200,7 @@ fn an_audit_agrees_with_brute_force() {
         let report = index.recall(10, 0, Some(&queries), &options, 2, &mut no_progress()).unwrap();
         let by_hand = queries.chunks_exact(DIM).map(|query| {
             let nearest: HashSet<u64> = truth(&rows, Metric::L2, query, 10).into_iter().collect();
-            let hits = index.search(query, 10, &options).unwrap().hits;
+            let hits = index.search_with(query, 10, &options).unwrap().hits;
             hits.iter().filter(|hit| nearest.contains(&hit.row_id)).count()
         });
         let by_hand = by_hand.sum::<usize>() as f32 / 600.0;
@@ -239,7 +239,7 @@ fn a_stored_calibration_is_read_at_the_next_opening() {
     let mut writer = pages.writer();
     let mut change = known.change(&mut writer).unwrap();
     change.set_calibration(calibration.clone()).unwrap();
-    change.add(&[5000], &embeddings(DIM, 1, 3), &mut no_progress()).unwrap();
+    change.add(&[5000], &embeddings(DIM, 1, 3), None, &mut no_progress()).unwrap();
     change.finish().unwrap();
     drop(writer);
     let opened = Index::open(pages.clone()).unwrap();
@@ -263,7 +263,7 @@ fn an_exact_search_finds_what_brute_force_finds() {
             let answers = index.search_exactly(&queries, k, threads, &mut no_progress()).unwrap();
             let everything = SearchOptions { search_list: 2000, slack: f32::INFINITY, beam_width: 4 };
             for (query, answer) in queries.chunks_exact(DIM).zip(answers) {
-                let searched = index.search(query, k, &everything).unwrap().hits;
+                let searched = index.search_with(query, k, &everything).unwrap().hits;
                 assert_eq!(answer.hits, searched, "{metric:?}, k {k}");
                 assert_eq!(answer.stats.distances, 1500);
                 // A reader misses a page when it first reads it. The threads together read each
@@ -338,7 +338,7 @@ fn changes_since_a_calibration_are_counted_across_training() {
         let (ids, more): (Vec<u64>, _) = ((first..first + count as u64).collect(), embeddings(DIM, count, first));
         let mut writer = pages.writer();
         let mut change = known.change(&mut writer).unwrap();
-        change.add(&ids, &more, &mut no_progress()).unwrap();
+        change.add(&ids, &more, None, &mut no_progress()).unwrap();
         change.finish().unwrap();
     };
     add(&mut pages, 10, 300);
@@ -349,7 +349,7 @@ fn changes_since_a_calibration_are_counted_across_training() {
     change.set_calibration(calibration).unwrap();
     change.finish().unwrap();
     drop(writer);
-    let since = |pages: &MemPages| Index::open(pages.clone()).unwrap().info().unwrap().calibration.unwrap().changes;
+    let since = |pages: &MemPages| Index::open(pages.clone()).unwrap().info().unwrap().calibrated.unwrap().changes;
     assert_eq!(since(&pages), 0);
     add(&mut pages, 10_000, 200);
     assert_eq!(since(&pages), 200);
@@ -370,7 +370,7 @@ fn a_change_that_makes_an_index_large_enough_or_trains_it_asks_for_calibration()
         let vectors = embeddings(DIM, (ids.end - ids.start) as usize, ids.start);
         let mut writer = pages.writer();
         let mut change = known.change(&mut writer).unwrap();
-        change.add(&ids.collect::<Vec<_>>(), &vectors, &mut no_progress()).unwrap();
+        change.add(&ids.collect::<Vec<_>>(), &vectors, None, &mut no_progress()).unwrap();
         calibration.into_iter().for_each(|found| change.set_calibration(found).unwrap());
         let wants = change.wants_calibration();
         change.finish().unwrap();
@@ -403,7 +403,7 @@ fn a_change_of_a_file_asks_for_calibration_when_as_many_rows_have_changed_as_the
         let mut change = known.change(&mut writer).unwrap();
         calibration.into_iter().for_each(|found| change.set_calibration(found).unwrap());
         change.delete(deleted).unwrap();
-        change.add(&added.collect::<Vec<_>>(), &vectors, &mut no_progress()).unwrap();
+        change.add(&added.collect::<Vec<_>>(), &vectors, None, &mut no_progress()).unwrap();
         let wants = change.wants_calibration();
         change.finish().unwrap();
         wants

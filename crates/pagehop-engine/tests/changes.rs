@@ -18,7 +18,7 @@ fn empty(dim: usize, metric: Metric) -> MemPages {
 }
 
 fn add(pages: &mut MemPages, ids: &[u64], vectors: &[f32]) -> AddReport {
-    change(pages, |change| change.add(ids, vectors, &mut no_progress()).unwrap())
+    change(pages, |change| change.add(ids, vectors, None, &mut no_progress()).unwrap())
 }
 
 fn add_in_batches(pages: &mut MemPages, rows: &Rows, batch: usize) {
@@ -47,7 +47,7 @@ fn an_empty_index_answers_and_grows_row_by_row() {
     for (dim, metric) in [(3, Metric::L2), (70, Metric::Cosine), (100, Metric::InnerProduct), (1100, Metric::L2)] {
         let rows = Rows::new(dim, embeddings(dim, 150, 5));
         let mut pages = empty(dim, metric);
-        assert!(Index::open(&pages).unwrap().search(rows.row(0), 5, &EXPAND_ALL).unwrap().hits.is_empty());
+        assert!(Index::open(&pages).unwrap().search_with(rows.row(0), 5, &EXPAND_ALL).unwrap().hits.is_empty());
         assert_eq!(check(&pages).nodes, 0);
         for i in 0..rows.ids.len() {
             let report = add(&mut pages, &rows.ids[i..=i], rows.row(i));
@@ -89,7 +89,7 @@ fn every_step_leaves_a_valid_index() {
         let picked: Vec<usize> = (0..12).map(|_| (noise.next() % 700) as usize).collect();
         for i in &picked {
             let j = (i + 350 * (round % 2)) % 700;
-            change.add(&rows.ids[*i..=*i], rows.row(j), &mut no_progress()).unwrap();
+            change.add(&rows.ids[*i..=*i], rows.row(j), None, &mut no_progress()).unwrap();
         }
         let gone: Vec<u64> = (0..8).map(|_| rows.ids[(noise.next() % 300) as usize]).collect();
         change.delete(&gone).unwrap();
@@ -113,7 +113,7 @@ fn rows_are_replaced_deleted_and_added_again() {
     let other = add(&mut pages, &rows.ids[..20], &rows.values[500 * dim..520 * dim]);
     assert_eq!(other, AddReport { replaced: 20, ..AddReport::default() });
     assert_eq!(Index::open(&pages).unwrap().info().unwrap().rows, 500);
-    let hits = Index::open(&pages).unwrap().search(rows.row(503), 1, &EXPAND_ALL).unwrap().hits;
+    let hits = Index::open(&pages).unwrap().search_with(rows.row(503), 1, &EXPAND_ALL).unwrap().hits;
     assert_eq!(hits[0].row_id, rows.ids[3]);
     // Unknown ids are reported. An id that is given twice is unknown the second time.
     let ids = [rows.ids[100], 1, rows.ids[101], rows.ids[100]];
@@ -262,7 +262,7 @@ fn every_row_stays_reachable() {
                 "{seed} {operation}"
             );
             let index = Index::open(&pages).unwrap();
-            let hits = index.search(rows.row(7), 10, &SearchOptions::default()).unwrap().hits;
+            let hits = index.search_with(rows.row(7), 10, &SearchOptions::default()).unwrap().hits;
             assert_eq!(hits.len(), living.len().min(10), "{seed} {operation}: {found:?}");
         }
     }

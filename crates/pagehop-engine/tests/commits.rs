@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use pagehop_engine::page::{Pages, Reader};
 use pagehop_engine::{
     Change, Column, ColumnKind, ColumnRows, Comparison, CreateOptions, Error, Filter, Index, PageId, SearchOptions,
-    Value, create,
+    SearchPlan, Value, create,
 };
 use pagehop_sim::{MemPages, MemWriter};
 use support::{embeddings, no_progress};
@@ -141,7 +141,7 @@ fn add(change: &mut Change<'_, MemWriter<'_>>, ids: Range<u64>, n: impl Fn(u64) 
     let vectors = embeddings(DIM, ids.clone().count(), ids.start + 3);
     let values = packed(ids.clone().map(|id| [Value::Int(n(id)), Value::Int((id % 9) as i64), tags(id, n(id))]));
     let ids: Vec<u64> = ids.collect();
-    change.add_with_columns(&ids, &vectors, Some(&values), &mut no_progress()).map(drop)
+    change.add(&ids, &vectors, Some(&values), &mut no_progress()).map(drop)
 }
 
 /// An index of rows 0 to 399, with `n` from 0 to 3, some dead rows and free slots.
@@ -202,7 +202,8 @@ fn filters() -> Vec<Filter> {
 fn found<P: Pages>(index: &Index<P>, filter: &Filter, options: Option<&SearchOptions>) -> BTreeSet<u64> {
     let mut searcher = index.searcher();
     let plan = searcher.plan_filter(filter).unwrap();
-    let result = searcher.search_filtered(&[0.1; DIM], K, options, &plan).unwrap();
+    let how = options.cloned().map_or_else(SearchPlan::exact, SearchPlan::from);
+    let result = searcher.answer(&[0.1; DIM], K, &how, Some(&plan)).unwrap();
     let ids: BTreeSet<u64> = result.hits.iter().map(|hit| hit.row_id).collect();
     assert_eq!(ids.len(), result.hits.len(), "a row came twice");
     ids

@@ -43,7 +43,7 @@ fn the_first_ten_rows_equal_a_search_and_cost_the_same() {
         let mut searcher = index.searcher();
         for options in [SearchOptions::default(), options(10, 0.1, 1), options(40, f32::INFINITY, 16)] {
             for query in embeddings(96, 30, 2).chunks_exact(96) {
-                let expected = searcher.search(query, 10, &options).unwrap();
+                let expected = searcher.search_with(query, 10, &options).unwrap();
                 let mut cursor = index.cursor(query, &options).unwrap();
                 let found = take(&mut cursor, 10);
                 let hits = expected.hits.iter().map(|hit| (hit.row_id, hit.distance));
@@ -68,7 +68,7 @@ fn the_expected_number_of_rows_equals_a_search_and_costs_the_same() {
         [(1, options(3, 0.0, 4)), (4, options(20, 0.1, 4)), (60, options(70, 0.1, 4)), (300, options(1, 0.2, 4))]
     {
         for query in embeddings(96, 20, 2).chunks_exact(96) {
-            let expected = index.search(query, k, &options).unwrap();
+            let expected = index.search_with(query, k, &options).unwrap();
             reused.rescan(query, &options).unwrap();
             reused.expect(k);
             let found = take(&mut reused, k);
@@ -100,7 +100,7 @@ fn every_row_comes_once_for_any_options() {
     let mut pages = sets[0].1.clone();
     let other = embeddings(dim, count, 5);
     for (ids, vectors) in rows.ids.chunks(60).zip(other.chunks(60 * dim)) {
-        change(&mut pages, |change| change.add(ids, vectors, &mut no_progress()).unwrap());
+        change(&mut pages, |change| change.add(ids, vectors, None, &mut no_progress()).unwrap());
         vacuum(&mut pages);
     }
     sets.push(("after all were replaced", pages, rows.ids.clone()));
@@ -143,7 +143,7 @@ fn more_rows_than_expected_are_found_as_by_a_search_for_them() {
     let mut cursor = index.cursor(rows.row(0), &few).unwrap();
     let (mut hops, mut common, mut late) = ([0, 0], 0, 0);
     for query in embeddings(dim, 60, 2).chunks_exact(dim) {
-        let searched = index.search(query, 60, &many).unwrap();
+        let searched = index.search_with(query, 60, &many).unwrap();
         cursor.rescan(query, &few).unwrap();
         let mut found = take(&mut cursor, 5);
         cursor.expect_more(60, &many).unwrap();

@@ -12,7 +12,7 @@ use pagehop_sim::{MemPages, MemWriter};
 use support::{Noise, Rows, distance, no_progress};
 
 const DIM: usize = 24;
-const MODES: [IdKind; 2] = [IdKind::Mapped, IdKind::HostOwned];
+const MODES: [IdKind; 2] = [IdKind::Int, IdKind::HostOwned];
 /// Options that a host uses for searches of at most ten rows.
 const DEFAULT: SearchOptions = SearchOptions { search_list: 100, slack: 0.2, beam_width: 4 };
 
@@ -60,8 +60,8 @@ impl Set {
             self.change(|change| {
                 for (id, vector) in some {
                     match mode {
-                        IdKind::Mapped => {
-                            assert_eq!(change.add(&[*id], vector, &mut no_progress()).unwrap().added, 1);
+                        IdKind::Int => {
+                            assert_eq!(change.add(&[*id], vector, None, &mut no_progress()).unwrap().added, 1);
                         }
                         IdKind::HostOwned => {
                             change.insert_hosted(*id, vector, &[], false, &mut no_progress()).unwrap()
@@ -85,7 +85,7 @@ impl Set {
         let ids: Vec<u64> = self.rows.iter().map(|row| row.0).filter(|id| gone(*id)).collect();
         let mode = self.mode;
         self.change(|change| match mode {
-            IdKind::Mapped => assert_eq!(change.delete(&ids).unwrap().deleted, ids.len() as u64),
+            IdKind::Int => assert_eq!(change.delete(&ids).unwrap().deleted, ids.len() as u64),
             IdKind::Text => unreachable!("no test has it"),
             IdKind::HostOwned => {
                 assert_eq!(
@@ -125,7 +125,7 @@ impl Set {
         for query in queries {
             let mut all: Vec<f64> = self.rows.iter().map(|row| distance(Metric::L2, query, &row.1)).collect();
             all.sort_by(f64::total_cmp);
-            let result = index.search(query, 10, &DEFAULT).unwrap();
+            let result = index.search_with(query, 10, &DEFAULT).unwrap();
             let kth = all[9.min(all.len() - 1)] * 1.001 + 1e-9;
             let near = |id: u64| {
                 let row = self.rows.iter().find(|row| row.0 == id).expect("a row that is there");
@@ -206,7 +206,7 @@ fn rows_added_after_hundreds_of_duplicates_are_found() {
 fn found_themselves(set: &Set, rows: &[Vec<f32>]) -> usize {
     let index = set.index();
     let is_found = |row: &&Vec<f32>| {
-        let hits = index.search(row, 1, &DEFAULT).unwrap().hits;
+        let hits = index.search_with(row, 1, &DEFAULT).unwrap().hits;
         hits.first().is_some_and(|hit| hit.distance < 1e-2)
     };
     rows.iter().filter(is_found).count()
@@ -335,11 +335,11 @@ fn rows_without_duplicates_cost_what_they_did() {
         ("clusters", clusters(2000, 1), clusters(200, 2), 245.0, 0.9975),
         ("spread", spread(2000, 1), spread(2000, 2), 292.0, 0.9675),
     ] {
-        let mut set = Set::empty(IdKind::Mapped);
+        let mut set = Set::empty(IdKind::Int);
         set.add(&rows);
         let looks = set.looks as f64 / 2000.0;
         let (recall, hops) = set.recall(&queries);
-        let built = Set::built(IdKind::Mapped, &rows).recall(&queries);
+        let built = Set::built(IdKind::Int, &rows).recall(&queries);
         println!("{what}: {looks} looks for each, recall {recall} in {hops} hops; built {built:?}");
         assert!(looks < most && recall > least - 0.005 && built.0 > least - 0.005, "{what}: {looks}, {recall}");
         assert!(recall > built.0 - 0.005, "{what}: {recall}, built {built:?}");

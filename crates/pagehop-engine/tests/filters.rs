@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use pagehop_engine::{
-    Column, ColumnKind, ColumnRows, Comparison, CreateOptions, Error, Filter, Index, Metric, SearchOptions, Value,
-    build, create,
+    Column, ColumnKind, ColumnRows, Comparison, CreateOptions, Error, Filter, Index, Metric, SearchOptions,
+    SearchPlan, Value, build, create,
 };
 use pagehop_sim::{MemPages, MemWriter};
 use support::{ColumnSource, Noise, distance, embeddings, no_progress, options};
@@ -77,7 +77,7 @@ fn add(pages: &mut MemPages, rows: &BTreeMap<u64, Row>) {
     let ids: Vec<u64> = rows.keys().copied().collect();
     let vectors: Vec<f32> = rows.values().flat_map(|row| row.0.iter().copied()).collect();
     let columns = packed(rows.values().map(|row| &row.1));
-    change(pages, |change| change.add_with_columns(&ids, &vectors, Some(&columns), &mut no_progress()));
+    change(pages, |change| change.add(&ids, &vectors, Some(&columns), &mut no_progress()));
 }
 
 fn compare(name: &str, comparison: Comparison, value: Value) -> Filter {
@@ -167,7 +167,7 @@ fn compare_with_oracle(pages: &MemPages, rows: &BTreeMap<u64, Row>, k: usize) ->
             let truth: Vec<u64> = near.iter().map(|row| row.1).collect();
             let ids =
                 |result: pagehop_engine::SearchResult| result.hits.iter().map(|hit| hit.row_id).collect::<Vec<_>>();
-            let exact = ids(searcher.search_filtered(query, k, None, &plan).unwrap());
+            let exact = ids(searcher.answer(query, k, &SearchPlan::exact(), Some(&plan)).unwrap());
             let common = exact.iter().filter(|id| truth.contains(id)).count();
             // Codes of 12 bits per dimension may exchange rows at nearly equal distances.
             assert!(
@@ -175,7 +175,7 @@ fn compare_with_oracle(pages: &MemPages, rows: &BTreeMap<u64, Row>, k: usize) ->
                 "{filter:?}: {exact:?} {truth:?}"
             );
             let options = SearchOptions::default();
-            let some = ids(searcher.search_filtered(query, k, Some(&options), &plan).unwrap());
+            let some = ids(searcher.answer(query, k, &options.clone().into(), Some(&plan)).unwrap());
             assert_eq!(some.len(), truth.len(), "{filter:?}");
             found += some.iter().filter(|id| truth.contains(id)).count();
             wanted += truth.len();
@@ -254,8 +254,7 @@ fn what_does_not_fit_the_columns_is_refused() {
         let mut writer = pages.writer();
         let mut change = known.change(&mut writer).unwrap();
         let vectors = vec![0.5; ids.len() * DIM];
-        let add =
-            change.add_with_columns(ids, &vectors, Some(columns), &mut no_progress()).unwrap_err().to_string();
+        let add = change.add(ids, &vectors, Some(columns), &mut no_progress()).unwrap_err().to_string();
         let update = change.update_columns(ids, columns).unwrap_err().to_string();
         (add, update)
     };

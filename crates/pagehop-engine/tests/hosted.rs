@@ -37,7 +37,7 @@ fn versions_of_a_row_share_a_node() {
         let index = Index::open(&pages).unwrap();
         // Under the inner product, longer rows may be nearer to a row than the row itself. Its
         // versions have the same distance, so they follow each other.
-        let hits = index.search(rows.row(4), 50, &EVERYTHING).unwrap().hits;
+        let hits = index.search_with(rows.row(4), 50, &EVERYTHING).unwrap().hits;
         let of_row: Vec<usize> = (0..50).filter(|at| hits[*at].row_id % 1000 == 5).collect();
         assert_eq!(of_row, (of_row[0]..of_row[0] + 4).collect::<Vec<_>>(), "{metric:?}: {hits:?}");
         // Removes the first versions of ten rows, and all versions of some other rows.
@@ -67,7 +67,8 @@ fn versions_of_a_row_do_not_change_how_far_a_search_goes() {
     let (once, twice) = (Index::open(&once).unwrap(), Index::open(&twice).unwrap());
     let options = SearchOptions { slack: 0.1, ..SearchOptions::default() };
     for query in embeddings(dim, 50, 6).chunks_exact(dim) {
-        let (one, other) = (once.search(query, 10, &options).unwrap(), twice.search(query, 10, &options).unwrap());
+        let (one, other) =
+            (once.search_with(query, 10, &options).unwrap(), twice.search_with(query, 10, &options).unwrap());
         assert_eq!(one.stats.hops, other.stats.hops);
         let both: Vec<u64> = one.hits[..5].iter().flat_map(|hit| [hit.row_id, hit.row_id + 10_000]).collect();
         assert_eq!(other.hits.iter().map(|hit| hit.row_id).collect::<Vec<_>>(), both);
@@ -114,7 +115,7 @@ fn rows_that_come_together_train_the_model_once() {
         assert_eq!(check(&pages).nodes, 1000);
         assert_eq!(row_ids(&pages, rows.row(0)), (1..=1000).collect());
         let index = Index::open(&pages).unwrap();
-        let found = |row: usize| index.search(rows.row(row), 1, &EVERYTHING).unwrap().hits[0].row_id;
+        let found = |row: usize| index.search_with(rows.row(row), 1, &EVERYTHING).unwrap().hits[0].row_id;
         let itself = (0..1000).filter(|row| found(*row) == *row as u64 + 1).count();
         assert!(itself > 990 || metric == Metric::InnerProduct, "{itself}");
         let refused = change(&mut pages, |change| change.train_if_grown(&[1], &[0.0], &[], &mut no_progress()));
@@ -245,7 +246,7 @@ fn operations_for_the_other_kind_of_row_ids_are_refused() {
     let mut mapped = MemPages::new();
     create(dim, &CreateOptions::default(), &mut mapped).unwrap();
     change(&mut hosted, |change| {
-        assert!(change.add(&[1], rows.row(0), &mut no_progress()).is_err());
+        assert!(change.add(&[1], rows.row(0), None, &mut no_progress()).is_err());
         assert!(change.delete(&[1]).is_err());
         for row_id in [0, 1 << 48] {
             assert!(change.insert_hosted(row_id, rows.row(0), &[], false, &mut no_progress()).is_err());
@@ -321,7 +322,7 @@ fn a_prepared_row_gets_the_same_place_as_one_inserted_at_once() {
     }
     assert!(row_ids(&at_once, &others[..16]) == row_ids(&before, &others[..16]));
     for query in others.chunks_exact(16) {
-        let find = |pages: &MemPages| Index::open(pages).unwrap().search(query, 5, &EVERYTHING).unwrap().hits;
+        let find = |pages: &MemPages| Index::open(pages).unwrap().search_with(query, 5, &EVERYTHING).unwrap().hits;
         assert_eq!(find(&at_once), find(&before));
     }
 }
@@ -336,7 +337,7 @@ fn a_row_that_was_prepared_for_another_model_is_encoded_again() {
         let foreign = other.prepare(vector, false);
         change.insert_prepared(70_000, vector, &[], foreign, false, &mut no_progress()).unwrap();
     });
-    let hit = Index::open(&pages).unwrap().search(vector, 1, &EVERYTHING).unwrap().hits[0];
+    let hit = Index::open(&pages).unwrap().search_with(vector, 1, &EVERYTHING).unwrap().hits[0];
     assert_eq!(hit.row_id, 70_000);
     assert!(hit.distance < 1e-3, "its stored vector is {} away from it", hit.distance);
     let mut empty = MemPages::new();
@@ -388,7 +389,7 @@ fn a_row_whose_neighbors_are_removed_between_prepare_and_insert_is_found() {
     let mut pages = built(&rows, Metric::L2);
     for (row_id, vector) in (10_000..).zip(embeddings(dim, 40, 5).chunks_exact(dim)) {
         let begun = Begun::new(&pages, vector);
-        let near = Index::open(&pages).unwrap().search(vector, 8, &EVERYTHING).unwrap().hits;
+        let near = Index::open(&pages).unwrap().search_with(vector, 8, &EVERYTHING).unwrap().hits;
         remove(&mut pages, &near.iter().map(|hit| hit.row_id).collect());
         if row_id % 2 == 0 {
             vacuum(&mut pages);
@@ -400,7 +401,7 @@ fn a_row_whose_neighbors_are_removed_between_prepare_and_insert_is_found() {
         }
         begun.end(&mut pages, row_id);
         check(&pages);
-        let found = Index::open(&pages).unwrap().search(vector, 1, &EVERYTHING).unwrap().hits[0];
+        let found = Index::open(&pages).unwrap().search_with(vector, 1, &EVERYTHING).unwrap().hits[0];
         assert_eq!(found.row_id, row_id);
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use pagehop_engine::{
     Batch, BuildOptions, Column, ColumnKind, ColumnRows, CreateOptions, Effort, Error, Filter, IdKind, Index,
-    Metric, SearchOptions, SearchResult, Value, Vectors, build, create,
+    Metric, SearchOptions, SearchPlan, SearchResult, Value, Vectors, build, create,
 };
 use pagehop_sim::{Damage, MemPages, Rng, damage};
 use support::{Noise, Rows, built, distance, embeddings, no_progress, options};
@@ -61,7 +61,7 @@ fn expect_sound(pages: &MemPages, rows: &BTreeMap<u64, Vec<f32>>, metric: Metric
     let dim = index.info().unwrap().dim;
     for query in embeddings(dim, 5, seed).chunks_exact(dim) {
         let k = 7.min(rows.len());
-        let hits = index.search(query, k, &TO_THE_END).unwrap().hits;
+        let hits = index.search_with(query, k, &TO_THE_END).unwrap().hits;
         assert_eq!(hits.len(), k);
         expect_nearest(&hits, rows, metric, query);
         let exact = &index.search_exactly(query, k, 1, &mut no_progress()).unwrap()[0];
@@ -96,7 +96,7 @@ fn long_vectors_take_several_pages() {
         expect_sound(&pages, &kept, Metric::L2, 9);
         let more = embeddings(dim, 20, 6);
         let ids: Vec<u64> = (0..20).collect();
-        commit(&mut pages, |change| change.add(&ids, &more, &mut no_progress()).map(drop));
+        commit(&mut pages, |change| change.add(&ids, &more, None, &mut no_progress()).map(drop));
         kept.extend(ids.iter().zip(more.chunks_exact(dim)).map(|(id, row)| (*id, as_kept(vectors, row))));
         expect_sound(&pages, &kept, Metric::L2, 9);
     }
@@ -146,7 +146,7 @@ fn changes_keep_vectors_in_step() {
             let count = [1, 3, 40, 200, 30][round as usize % 5];
             let ids: Vec<u64> = (0..count).map(|_| noise.next() % 300).collect();
             let more = embeddings(dim, count as usize, 100 + round);
-            commit(&mut pages, |change| change.add(&ids, &more, &mut no_progress()).map(drop));
+            commit(&mut pages, |change| change.add(&ids, &more, None, &mut no_progress()).map(drop));
             rows.extend(ids.iter().zip(more.chunks_exact(dim)).map(|(id, row)| (*id, as_kept(vectors, row))));
             expect_sound(&pages, &rows, metric, round);
             if round % 3 == 1 {
@@ -179,13 +179,13 @@ fn a_row_whose_code_is_the_same_is_replaced_if_its_vector_differs() {
     let mut row = rows.row(3).to_vec();
     let mut report = None;
     commit(&mut pages, |change| {
-        report = Some(change.add(&rows.ids[3..4], &row, &mut no_progress())?);
+        report = Some(change.add(&rows.ids[3..4], &row, None, &mut no_progress())?);
         Ok(())
     });
     assert_eq!(report.take().unwrap().unchanged, 1);
     row[0] = f32::from_bits(row[0].to_bits() + 1);
     commit(&mut pages, |change| {
-        report = Some(change.add(&rows.ids[3..4], &row, &mut no_progress())?);
+        report = Some(change.add(&rows.ids[3..4], &row, None, &mut no_progress())?);
         Ok(())
     });
     assert_eq!(report.unwrap().replaced, 1);
@@ -209,7 +209,7 @@ fn other_values_of_columns_leave_vectors_as_they_are_and_filters_rank_by_them() 
         packed
     };
     commit(&mut pages, |change| {
-        change.add_with_columns(&ids, &vectors, Some(&values(|_| 0, &ids)), &mut no_progress()).map(drop)
+        change.add(&ids, &vectors, Some(&values(|_| 0, &ids)), &mut no_progress()).map(drop)
     });
     commit(&mut pages, |change| change.update_columns(&ids, &values(|id| (id % 3) as i64, &ids)).map(drop));
     commit(&mut pages, |change| change.vacuum(1000, &mut no_progress()).map(drop));
@@ -223,7 +223,8 @@ fn other_values_of_columns_leave_vectors_as_they_are_and_filters_rank_by_them() 
     let plan = searcher.plan_filter(&filter).unwrap();
     for options in [None, Some(TO_THE_END)] {
         let query = embeddings(dim, 1, 77);
-        let hits = searcher.search_filtered(&query, 9, options.as_ref(), &plan).unwrap().hits;
+        let how = options.clone().map_or_else(SearchPlan::exact, SearchPlan::from);
+        let hits = searcher.answer(&query, 9, &how, Some(&plan)).unwrap().hits;
         assert_eq!(hits.len(), 9);
         expect_nearest(&hits, &passing, Metric::L2, &query);
     }
@@ -275,7 +276,7 @@ fn damaged_pages_of_vectors_are_found_by_check_and_cause_no_panic() {
         }
         let index = Index::open(&pages).unwrap();
         for query in embeddings(64, 3, seed).chunks_exact(64) {
-            let result = index.search(query, 10, &SearchOptions::default());
+            let result = index.search_with(query, 10, &SearchOptions::default());
             assert!(!matches!(result, Err(ref error) if !matches!(error, Error::Corrupt { .. })), "{result:?}");
         }
         let read = index.vectors(&rows.ids);
@@ -309,7 +310,7 @@ fn recall(rows: &Rows, vectors: Vectors, metric: Metric, k: usize) -> f64 {
         let mut truth: Vec<(f64, u64)> =
             rows.ids.iter().enumerate().map(|(i, id)| (distance(metric, query, rows.row(i)), *id)).collect();
         truth.sort_by(|a, b| a.partial_cmp(b).unwrap());
-        let hits = index.search(query, k, &TO_THE_END).unwrap().hits;
+        let hits = index.search_with(query, k, &TO_THE_END).unwrap().hits;
         found += truth[..k].iter().filter(|(_, id)| hits.iter().any(|hit| hit.row_id == *id)).count();
         wanted += k;
     }
@@ -338,8 +339,8 @@ fn a_search_reads_at_most_a_page_for_each_of_its_rows_and_two_more() {
     for k in [1, 10, 30] {
         let mut pages = 0;
         for query in embeddings(dim, 50, 9).chunks_exact(dim) {
-            let with = kept.search(query, k, &searches).unwrap().stats;
-            let without = codes.search(query, k, &searches).unwrap().stats;
+            let with = kept.search_with(query, k, &searches).unwrap().stats;
+            let without = codes.search_with(query, k, &searches).unwrap().stats;
             assert_eq!(with.hops, without.hops, "vectors change no walk");
             let more = with.pages_read - without.pages_read;
             assert!((1..=k as u64 + 2).contains(&more), "{more} more pages for k {k}");
@@ -365,7 +366,7 @@ fn batches_answer_as_single_searches_do() {
     };
     index.search_batch(&batch, &mut no_progress(), &mut results, write).unwrap();
     for (query, result) in queries.chunks_exact(dim).zip(&results) {
-        assert_eq!(result.hits, index.search(query, 6, plan.options.as_ref().unwrap()).unwrap().hits);
+        assert_eq!(result.hits, index.search_with(query, 6, plan.options.as_ref().unwrap()).unwrap().hits);
     }
 }
 
@@ -374,7 +375,7 @@ fn codes_alone_take_no_byte_for_vectors() {
     use pagehop_engine::{PageId, Pages};
     let rows = Rows::new(40, embeddings(40, 300, 5));
     let mut pages = built(&rows, &options(Metric::L2)).unwrap();
-    commit(&mut pages, |change| change.add(&[1, 2, 3], &rows.values[..120], &mut no_progress()).map(drop));
+    commit(&mut pages, |change| change.add(&[1, 2, 3], &rows.values[..120], None, &mut no_progress()).map(drop));
     for page in (0..pages.page_count()).map(PageId) {
         let body = pages.body(page);
         assert!(body[0] != 10, "{page:?} has vectors");

@@ -25,7 +25,7 @@ fn hops(pages: &MemPages, rows: &Rows, queries: &[f32]) -> (f64, f64) {
     let mut searcher = index.searcher();
     let count = queries.len() / DIM;
     let hops: u64 =
-        queries.chunks_exact(DIM).map(|query| searcher.search(query, 10, &search).unwrap().stats.hops).sum();
+        queries.chunks_exact(DIM).map(|query| searcher.search_with(query, 10, &search).unwrap().stats.hops).sum();
     let index = Index::open(pages.clone()).unwrap();
     (hops as f64 / count as f64, recall(&index, rows, Metric::L2, queries, &search).0)
 }
@@ -38,7 +38,7 @@ fn an_index_that_grows_has_as_many_landmarks_as_a_build() {
     assert_eq!(landmarks(&pages), [2_000usize.div_ceil(32)]);
     // Rows are added in two changes. A change sees the landmarks that it made.
     for (ids, vectors) in rows.ids[2_000..].chunks(5_000).zip(rows.values[2_000 * DIM..].chunks(5_000 * DIM)) {
-        change(&mut pages, |change| change.add(ids, vectors, &mut no_progress()).unwrap());
+        change(&mut pages, |change| change.add(ids, vectors, None, &mut no_progress()).unwrap());
         Index::open(&pages).unwrap().check(&mut no_progress()).unwrap();
     }
     let made: usize = landmarks(&pages).iter().sum();
@@ -60,7 +60,7 @@ fn landmarks_of_rows_that_are_gone_make_room_for_others() {
     for round in 0..16 {
         let moved: Vec<f32> = embeddings(DIM, count, 100 + round).iter().map(|x| x + 0.2).collect();
         rows = Rows::new(DIM, moved);
-        change(&mut pages, |change| change.add(&rows.ids, &rows.values, &mut no_progress()).unwrap());
+        change(&mut pages, |change| change.add(&rows.ids, &rows.values, None, &mut no_progress()).unwrap());
         vacuum(&mut pages);
         Index::open(&pages).unwrap().check(&mut no_progress()).unwrap();
         let made = landmarks(&pages);
@@ -97,7 +97,7 @@ fn the_pages_of_landmarks_are_read_ahead() {
     // The page of insertions comes first, then those of the build. One more page may look as if it
     // followed.
     change(&mut pages, |change| {
-        change.add(&rows.ids[count..], &rows.values[count * DIM..], &mut no_progress()).unwrap();
+        change.add(&rows.ids[count..], &rows.values[count * DIM..], None, &mut no_progress()).unwrap();
     });
     assert_eq!(landmarks(&pages).len() as u64, chain + 1);
     let calls = calls_of_open(&pages, 16);

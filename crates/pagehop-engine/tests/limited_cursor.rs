@@ -103,7 +103,7 @@ fn deleted_rows_do_not_come() {
     vacuum(&mut pages);
     let again: Vec<u64> = (0..100).map(|id| (1 << 40) + id).collect();
     let vectors: Vec<f32> = (0..again.len()).flat_map(|at| rows.row(4 * at + 1).to_vec()).collect();
-    change(&mut pages, |change| change.add(&again, &vectors, &mut support::no_progress()).unwrap());
+    change(&mut pages, |change| change.add(&again, &vectors, None, &mut support::no_progress()).unwrap());
     let index = pagehop_engine::Index::open(pages).unwrap();
     let mut cursor = index.cursor(rows.row(3), &OPTIONS).unwrap();
     cursor.limit_memory(0);

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use pagehop_engine::page::Pages;
 use pagehop_engine::{
-    BuildOptions, Column, ColumnKind, ColumnRows, Comparison, Filter, IdKind, Index, Metric, SearchOptions, Value,
-    build,
+    BuildOptions, Column, ColumnKind, ColumnRows, Comparison, Filter, IdKind, Index, Metric, SearchOptions,
+    SearchPlan, Value, build,
 };
 use pagehop_sim::{MemPages, SharedHost, Writes};
 use support::{ColumnSource, Noise, distance, embeddings, no_progress, options};
@@ -68,7 +68,7 @@ fn measured(pages: &MemPages, vectors: &[f32], k: usize, slack: f32) -> (f64, f6
     let (mut found, mut read, queries) = (0, 0, 40);
     for query in embeddings(DIM, queries, 99).chunks(DIM) {
         let truth = nearest(vectors, query, k, |id| values(id)[0] == 0);
-        let result = searcher.search_filtered(query, k, Some(&options), &plan).unwrap();
+        let result = searcher.answer(query, k, &options.clone().into(), Some(&plan)).unwrap();
         assert_eq!(result.hits.len(), k);
         found += result.hits.iter().filter(|hit| truth.contains(&hit.row_id)).count();
         read += result.stats.pages_read;
@@ -78,7 +78,7 @@ fn measured(pages: &MemPages, vectors: &[f32], k: usize, slack: f32) -> (f64, f6
 
 #[test]
 fn leaves_far_from_the_query_are_left_out() {
-    let (pages, vectors) = built(IdKind::Mapped);
+    let (pages, vectors) = built(IdKind::Int);
     let (recall, read) = measured(&pages, &vectors, 10, 0.2);
     let (most, all) = measured(&pages, &vectors, 10, 50.0);
     assert!(most > 0.99, "{most}");
@@ -89,14 +89,14 @@ fn leaves_far_from_the_query_are_left_out() {
 
 #[test]
 fn a_larger_slack_reads_more_leaves_and_finds_more() {
-    let (pages, vectors) = built(IdKind::Mapped);
+    let (pages, vectors) = built(IdKind::Int);
     let found = [0.0, 0.1, 0.4, 2.0].map(|slack| measured(&pages, &vectors, 20, slack));
     assert!(found.is_sorted_by(|a, b| a.0 <= b.0 + 0.005 && a.1 < b.1), "{found:?}");
 }
 
 #[test]
 fn a_leaf_of_several_values_is_read_once() {
-    let (pages, vectors) = built(IdKind::Mapped);
+    let (pages, vectors) = built(IdKind::Int);
     let index = Index::open(&pages).unwrap();
     let mut searcher = index.searcher();
     let some = Filter::In("column 2".into(), (0..100).map(|at| Value::Int(2 * at)).collect());
@@ -106,7 +106,7 @@ fn a_leaf_of_several_values_is_read_once() {
         let plan = searcher.plan_filter(&filter).unwrap();
         assert!(plan.reads_postings(10), "{}", plan.share());
         for query in embeddings(DIM, 5, 99).chunks(DIM) {
-            let result = searcher.search_filtered(query, 10, Some(&SearchOptions::default()), &plan).unwrap();
+            let result = searcher.answer(query, 10, &SearchOptions::default().into(), Some(&plan)).unwrap();
             let truth = nearest(&vectors, query, 10, passes);
             assert!(result.hits.iter().filter(|hit| truth.contains(&hit.row_id)).count() >= 9);
             // Some 800 rows have values up to 200, on 13 leaves.
@@ -117,14 +117,14 @@ fn a_leaf_of_several_values_is_read_once() {
 
 #[test]
 fn rows_that_fail_by_their_values_are_not_visited_for_their_ids() {
-    let (pages, _) = built(IdKind::Mapped);
+    let (pages, _) = built(IdKind::Int);
     let index = Index::open(&pages).unwrap();
     let mut searcher = index.searcher();
     let both = |id: &u64| values(*id)[0] == 0 && values(*id)[1] == 7;
     let rows: Vec<u64> = (1..=ROWS as u64).filter(both).collect();
     let but = Filter::Not(Box::new(Filter::Ids(rows[..5].to_vec())));
     let plan = searcher.plan_filter(&Filter::And(vec![but, equal(0, 0), equal(1, 7)])).unwrap();
-    let result = searcher.search_filtered(&embeddings(DIM, 1, 99), 200, None, &plan).unwrap();
+    let result = searcher.answer(&embeddings(DIM, 1, 99), 200, &SearchPlan::exact(), Some(&plan)).unwrap();
     let found: BTreeSet<u64> = result.hits.iter().map(|hit| hit.row_id).collect();
     assert_eq!(found, rows[5..].iter().copied().collect());
     assert_eq!(result.stats.hops, rows.len() as u64, "{:?}", result.stats);
@@ -132,7 +132,7 @@ fn rows_that_fail_by_their_values_are_not_visited_for_their_ids() {
 
 #[test]
 fn no_row_is_missing_where_few_pass() {
-    let (mut pages, vectors) = built(IdKind::Mapped);
+    let (mut pages, vectors) = built(IdKind::Int);
     // Most rows with the first value are deleted, and their postings stay until a vacuum.
     let gone: BTreeSet<u64> = (1..=ROWS as u64).filter(|id| values(*id)[0] == 0 && id % 4 != 0).collect();
     let known = Index::open(pages.clone()).unwrap();
@@ -157,10 +157,10 @@ fn no_row_is_missing_where_few_pass() {
         let mut common = 0;
         for query in embeddings(DIM, 20, 7).chunks(DIM) {
             let truth = nearest(&vectors, query, k, passes);
-            let result = searcher.search_filtered(query, k, Some(&options), &plan).unwrap();
+            let result = searcher.answer(query, k, &options.clone().into(), Some(&plan)).unwrap();
             assert_eq!(result.hits.len(), truth.len(), "{filter:?}");
             common += result.hits.iter().filter(|hit| truth.contains(&hit.row_id)).count();
-            let exact = searcher.search_filtered(query, k, None, &plan).unwrap();
+            let exact = searcher.answer(query, k, &SearchPlan::exact(), Some(&plan)).unwrap();
             let exact = exact.hits.iter().filter(|hit| truth.contains(&hit.row_id)).count();
             // Codes of 12 bits per dimension may exchange rows at nearly equal distances.
             assert!(exact + 1 + k / 50 >= truth.len(), "{filter:?}: {exact} of {}", truth.len());

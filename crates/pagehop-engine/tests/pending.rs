@@ -80,9 +80,9 @@ fn versions_wait_for_vacuum() {
     let found = check(&pages);
     assert_eq!((found.nodes, found.pages), (before.nodes, before.pages + 1), "600 row_ids wait on one page");
     assert_eq!(row_ids(&pages, query), all);
-    assert_eq!(early.search(query, 10, &EVERYTHING).unwrap().hits.len(), 10);
+    assert_eq!(early.search_with(query, 10, &EVERYTHING).unwrap().hits.len(), 10);
     // The versions of a row have the same distance; together they count as one row.
-    let hits = Index::open(&pages).unwrap().search(query, 13, &EVERYTHING).unwrap().hits;
+    let hits = Index::open(&pages).unwrap().search_with(query, 13, &EVERYTHING).unwrap().hits;
     assert_eq!(hits.iter().map(|hit| hit.row_id).collect::<Vec<_>>(), {
         let versions = (1..=12).map(|version| 1000 * version + 3);
         std::iter::once(4).chain(versions).collect::<Vec<u64>>()
@@ -195,7 +195,7 @@ fn a_damaged_list_is_reported() {
         pages.body_mut(list)[at..at + bytes.len()].copy_from_slice(bytes);
         let failed = Index::open(&pages).and_then(|index| index.check(&mut no_progress()));
         assert!(matches!(failed, Err(Error::Corrupt { .. })), "{what}: {failed:?}");
-        let searched = Index::open(&pages).and_then(|index| index.search(rows.row(3), 5, &EVERYTHING));
+        let searched = Index::open(&pages).and_then(|index| index.search_with(rows.row(3), 5, &EVERYTHING));
         assert_eq!(searched.is_err(), every_search, "{what}");
     }
 }

@@ -39,7 +39,7 @@ fn rows_that_are_deleted_and_added_again_are_found_as_before() {
         let ids: Vec<u64> = some.iter().map(|row| rows.ids[*row]).collect();
         let vectors: Vec<f32> = some.iter().flat_map(|row| rows.row(*row)).copied().collect();
         change(&mut pages, |change| change.delete(&ids).map(drop)).unwrap();
-        change(&mut pages, |change| change.add(&ids, &vectors, &mut no_progress()).map(drop)).unwrap();
+        change(&mut pages, |change| change.add(&ids, &vectors, None, &mut no_progress()).map(drop)).unwrap();
         vacuum(&mut pages);
     }
     let after = found(&pages);
@@ -69,7 +69,7 @@ fn distances_follow_the_definition_of_the_metric() {
         let rows = Rows::new(50, embeddings(50, 500, 5));
         let index = index(&rows, metric);
         let query = &embeddings(50, 1, 6)[..];
-        let result = index.search(query, 20, &SearchOptions::default()).unwrap();
+        let result = index.search_with(query, 20, &SearchOptions::default()).unwrap();
         assert_eq!(result.hits.len(), 20);
         let mut last = f32::NEG_INFINITY;
         for hit in &result.hits {
@@ -90,7 +90,7 @@ fn a_k_above_the_number_of_rows_returns_every_row_once() {
     for count in [1, 2, 3, 9, 60] {
         let rows = Rows::new(24, embeddings(24, count, 7));
         let index = index(&rows, Metric::L2);
-        let result = index.search(rows.row(0), 100, &SearchOptions::default()).unwrap();
+        let result = index.search_with(rows.row(0), 100, &SearchOptions::default()).unwrap();
         let mut ids: Vec<u64> = result.hits.iter().map(|hit| hit.row_id).collect();
         ids.sort_unstable();
         assert_eq!(ids, rows.ids, "{count} rows");
@@ -106,11 +106,11 @@ fn identical_rows_are_all_found() {
     let index = index(&rows, Metric::L2);
     let report = index.check(&mut no_progress()).unwrap();
     assert_eq!(report.reachable, 4000);
-    let result = index.search(&one, 50, &SearchOptions::default()).unwrap();
+    let result = index.search_with(&one, 50, &SearchOptions::default()).unwrap();
     assert_eq!(result.hits.len(), 50);
     assert!(result.hits.iter().all(|hit| hit.distance < 1e-4), "{:?}", result.hits);
     let whole_list = SearchOptions { search_list: 200, slack: f32::INFINITY, ..SearchOptions::default() };
-    let result = index.search(&one, 60, &whole_list).unwrap();
+    let result = index.search_with(&one, 60, &whole_list).unwrap();
     assert!(result.hits.len() == 60 && result.hits.iter().all(|hit| hit.distance < 1e-4), "{:?}", result.hits);
     let options = SearchOptions { slack: 0.3, ..SearchOptions::default() };
     let (recall, ..) = recall(&index, &rows, Metric::L2, &embeddings(32, 50, 10), &options);
@@ -131,7 +131,7 @@ fn clusters_without_edges_between_them_are_all_searched() {
     let options = SearchOptions { search_list: 400, slack: f32::INFINITY, ..SearchOptions::default() };
     let (found, ..) = recall(&index, &rows, Metric::L2, &between, &options);
     assert!(found > 0.99, "recall {found} between two clusters");
-    let result = index.search(&between, 2000, &options).unwrap();
+    let result = index.search_with(&between, 2000, &options).unwrap();
     assert_eq!(result.hits.len(), 2000, "every cluster must be reached");
 }
 
@@ -143,7 +143,7 @@ fn a_search_for_one_row_finds_the_nearest() {
     let (mut found, mut first) = (0, 0);
     for query in queries.chunks_exact(64) {
         let nearest = truth(&rows, Metric::L2, query, 1)[0];
-        let hits = index.search(query, 1, &SearchOptions::default()).unwrap().hits;
+        let hits = index.search_with(query, 1, &SearchOptions::default()).unwrap().hits;
         assert_eq!(hits.len(), 1);
         found += usize::from(hits[0].row_id == nearest);
         let mut cursor = index.cursor(query, &SearchOptions::default()).unwrap();
@@ -161,7 +161,7 @@ fn prefetching_changes_no_answer_and_wastes_few_reads() {
     for query in embeddings(96, 50, 31).chunks_exact(96) {
         let answers = [1, 4, 16].map(|beam_width| {
             let options = SearchOptions { beam_width, ..SearchOptions::default() };
-            index.search(query, 10, &options).unwrap()
+            index.search_with(query, 10, &options).unwrap()
         });
         assert!(answers.iter().all(|answer| answer.hits == answers[0].hits));
         read += answers[1].stats.pages_read;

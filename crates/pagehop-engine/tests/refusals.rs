@@ -49,16 +49,16 @@ fn bad_searches_are_refused() {
     let rows = Rows::new(8, embeddings(8, 300, 1));
     let ix = index(&rows, Metric::Cosine);
     let default = SearchOptions::default();
-    assert_eq!(message(ix.search(&[1.0; 7], 10, &default)), "the index has 8 dimensions, the vector has 7");
-    assert!(message(ix.search(&[f32::NAN; 8], 10, &default)).contains("component 0 of the vector is NaN"));
-    assert!(message(ix.search(&[0.0; 8], 10, &default)).contains("zero vector"));
-    assert!(message(ix.search(&[1.0; 8], 0, &default)).contains("k is 0"));
+    assert_eq!(message(ix.search_with(&[1.0; 7], 10, &default)), "the index has 8 dimensions, the vector has 7");
+    assert!(message(ix.search_with(&[f32::NAN; 8], 10, &default)).contains("component 0 of the vector is NaN"));
+    assert!(message(ix.search_with(&[0.0; 8], 10, &default)).contains("zero vector"));
+    assert!(message(ix.search_with(&[1.0; 8], 0, &default)).contains("k is 0"));
     let list = SearchOptions { search_list: 1_000_000, ..default.clone() };
-    assert!(message(ix.search(&[1.0; 8], 10, &list)).contains("search_list is 1000000"));
+    assert!(message(ix.search_with(&[1.0; 8], 10, &list)).contains("search_list is 1000000"));
     let beam = SearchOptions { beam_width: 0, ..default.clone() };
-    assert!(message(ix.search(&[1.0; 8], 10, &beam)).contains("beam_width is 0"));
+    assert!(message(ix.search_with(&[1.0; 8], 10, &beam)).contains("beam_width is 0"));
     let slack = SearchOptions { slack: f32::NAN, ..default };
-    assert!(message(ix.search(&[1.0; 8], 10, &slack)).contains("slack is NaN"));
+    assert!(message(ix.search_with(&[1.0; 8], 10, &slack)).contains("slack is NaN"));
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn extreme_scales_still_work() {
         rows.values.iter_mut().for_each(|v| *v *= scale);
         for metric in [Metric::L2, Metric::InnerProduct] {
             let ix = index(&rows, metric);
-            let result = ix.search(rows.row(5), 3, &SearchOptions::default()).unwrap();
+            let result = ix.search_with(rows.row(5), 3, &SearchOptions::default()).unwrap();
             assert!(result.hits.iter().all(|hit| hit.distance.is_finite()), "scale {scale}: {result:?}");
             if metric == Metric::L2 && scale > 1e-10 {
                 assert_eq!(result.hits[0].row_id, rows.ids[5], "scale {scale}");
@@ -150,7 +150,7 @@ fn damage(pages: &mut MemPages, noise: &mut Noise) {
 fn use_everything(pages: MemPages, query: &[f32]) -> Result<(), Error> {
     let ix = Index::open(pages)?;
     let query: Vec<f32> = query.iter().copied().cycle().take(ix.info().unwrap().dim).collect();
-    let searched = ix.search(&query, 10, &SearchOptions::default());
+    let searched = ix.search_with(&query, 10, &SearchOptions::default());
     let mut cursor = ix.cursor(&query, &SearchOptions::default())?;
     let mut rows = 0;
     let walked = loop {
@@ -208,6 +208,7 @@ fn change_everything(pages: &mut MemPages, rows: &Rows, from: usize) -> Result<(
         change.add(
             &rows.ids[from..from + 4],
             &rows.values[(from + 50) * dim..(from + 54) * dim],
+            None,
             &mut no_progress(),
         )?;
         change.delete(&rows.ids[from + 4..from + 12])?;
@@ -217,6 +218,7 @@ fn change_everything(pages: &mut MemPages, rows: &Rows, from: usize) -> Result<(
         change.add(
             &rows.ids[from + 4..from + 8],
             &rows.values[from * dim..(from + 4) * dim],
+            None,
             &mut no_progress(),
         )?;
         change.finish()?;
@@ -253,7 +255,7 @@ fn a_page_of_zeros_is_not_taken_for_free_slots() {
         let mut pages = pages.clone();
         pages.body_mut(page).fill(0);
         let index = Index::open(pages).unwrap();
-        let said = message(index.search(rows.row(0), 300, &all));
+        let said = message(index.search_with(rows.row(0), 300, &all));
         assert!(said.contains(&format!("page {} is corrupt", page.0)), "{said}");
         damaged += 1;
     }

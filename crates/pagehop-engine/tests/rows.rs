@@ -18,7 +18,7 @@ fn filled(metric: Metric, rows: &BTreeMap<u64, Vec<f32>>) -> MemPages {
     ids.sort_by_key(|id| id.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     for ids in ids.chunks(500) {
         let vectors: Vec<f32> = ids.iter().flat_map(|id| rows[id].iter().copied()).collect();
-        change(&mut pages, |change| change.add(ids, &vectors, &mut no_progress()).unwrap());
+        change(&mut pages, |change| change.add(ids, &vectors, None, &mut no_progress()).unwrap());
     }
     pages
 }

@@ -194,10 +194,10 @@ fn the_disk_space_that_a_build_asks_for_is_what_it_takes() {
     let mut with_payloads = columns.clone();
     (0..COUNT).for_each(|row| with_payloads.push(&[Value::Int(row as i64 % 50)]).unwrap());
     let sources = [
-        (ColumnRows::default(), Vectors::Codes, IdKind::Mapped),
-        (ColumnRows::default(), Vectors::Float32, IdKind::Mapped),
+        (ColumnRows::default(), Vectors::Codes, IdKind::Int),
+        (ColumnRows::default(), Vectors::Float32, IdKind::Int),
         (ColumnRows::default(), Vectors::Codes, IdKind::HostOwned),
-        (with_payloads.with_payloads(payloads), Vectors::Codes, IdKind::Mapped),
+        (with_payloads.with_payloads(payloads), Vectors::Codes, IdKind::Int),
     ];
     for (columns, vectors, id_kind) in sources {
         let mut source = WithColumns { rows: rows.clone(), columns, knows_rows: true };
@@ -316,10 +316,10 @@ fn equal_rows_at_any_distance_are_found_and_hang_together() {
         assert_eq!(index.info().unwrap().rows, within.info().unwrap().rows);
     }
     let index = Index::open(spilled(&rows, &options(Metric::L2))).unwrap();
-    let hits = index.search(rows.row(0), 50, &SearchOptions::default()).unwrap().hits;
+    let hits = index.search_with(rows.row(0), 50, &SearchOptions::default()).unwrap().hits;
     assert!(hits.len() == 50 && hits.iter().all(|hit| hit.distance < 1e-4), "{hits:?}");
     for row in [7, 1000, 3001] {
-        let hits = index.search(rows.row(row), 2, &SearchOptions::default()).unwrap().hits;
+        let hits = index.search_with(rows.row(row), 2, &SearchOptions::default()).unwrap().hits;
         assert!(hits.iter().all(|hit| hit.distance < 1e-4), "{row}: {hits:?}");
     }
 }
@@ -360,7 +360,7 @@ fn an_id_that_repeats_is_named_with_its_rows() {
         let repeated = rows.ids[one];
         let before = std::mem::replace(&mut rows.ids[other], repeated);
         let result = spill(&mut rows.clone(), &options);
-        let said = format!("id {repeated} is given to more than one row: to rows {one} and {other}");
+        let said = format!("id {repeated} is given to rows {one} and {other}");
         assert!(matches!(&result, Err(Error::Argument { what }) if *what == said), "{said}: {:?}", result.err());
         rows.ids[other] = before;
     }

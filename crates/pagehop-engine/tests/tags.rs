@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use pagehop_engine::{
     Change, Column, ColumnKind, ColumnRows, Comparison, CreateOptions, EachChunk, Error, Filter, IdKind, Index,
-    Metric, PageSink, SearchOptions, Stats, TAGS_MAX, Value, VectorSource, build, create,
+    Metric, PageSink, SearchOptions, SearchPlan, Stats, TAGS_MAX, Value, VectorSource, build, create,
 };
 use pagehop_sim::{MemPages, MemWriter};
 use support::{Noise, distance, embeddings, no_progress, options};
@@ -32,8 +32,8 @@ struct Kind {
 }
 
 const KINDS: [Kind; 4] = [
-    Kind { id_kind: IdKind::Mapped, payloads: false },
-    Kind { id_kind: IdKind::Mapped, payloads: true },
+    Kind { id_kind: IdKind::Int, payloads: false },
+    Kind { id_kind: IdKind::Int, payloads: true },
     Kind { id_kind: IdKind::Text, payloads: false },
     Kind { id_kind: IdKind::Text, payloads: true },
 ];
@@ -139,9 +139,9 @@ fn add(kind: Kind, pages: &mut MemPages, rows: &BTreeMap<u64, Row>) {
     change(pages, |change| match kind.id_kind {
         IdKind::Text => {
             let ids: Vec<String> = ids.iter().map(|id| text(*id)).collect();
-            change.add_with_columns(&ids, &vectors, Some(&columns), &mut no_progress())
+            change.add(&ids, &vectors, Some(&columns), &mut no_progress())
         }
-        _ => change.add_with_columns(&ids, &vectors, Some(&columns), &mut no_progress()),
+        _ => change.add(&ids, &vectors, Some(&columns), &mut no_progress()),
     })
     .unwrap();
 }
@@ -225,7 +225,8 @@ fn compare_with_oracle(pages: &MemPages, rows: &BTreeMap<u64, Row>) -> f64 {
                 near.sort_by(f64::total_cmp);
                 near.truncate(k);
                 for options in [None, Some(SearchOptions::default())] {
-                    let result = searcher.search_filtered(query, k, options.as_ref(), &plan).unwrap();
+                    let how = options.clone().map_or_else(SearchPlan::exact, SearchPlan::from);
+                    let result = searcher.answer(query, k, &how, Some(&plan)).unwrap();
                     assert_eq!(result.hits.len(), near.len(), "{filter:?}, {options:?}");
                     let far = near.last().copied().unwrap_or(0.0);
                     // Codes of 12 bits per dimension may exchange rows at nearly equal distances.
@@ -378,7 +379,7 @@ fn tags_are_read_only_where_they_decide() {
         let plan = searcher.plan_filter(filter).unwrap();
         let mut all = Stats::default();
         for query in embeddings(DIM, 20, 5).chunks(DIM) {
-            let one = searcher.search_filtered(query, 10, Some(&SearchOptions::default()), &plan).unwrap().stats;
+            let one = searcher.answer(query, 10, &SearchOptions::default().into(), Some(&plan)).unwrap().stats;
             all.pages_read += one.pages_read;
             all.hops += one.hops;
         }

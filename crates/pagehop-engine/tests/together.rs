@@ -126,7 +126,7 @@ fn searches_that_take_turns_answer_as_alone() {
             let options = SearchOptions { slack, search_list: 40, ..SearchOptions::default() };
             let together = answers(&index, &queries, &options).unwrap();
             for (query, result) in queries.chunks_exact(DIM).zip(together) {
-                let alone = index.search(query, 7, &options).unwrap();
+                let alone = index.search_with(query, 7, &options).unwrap();
                 assert_eq!(result.hits, alone.hits, "{at_once} at once, slack {slack}");
                 let work = |stats: &pagehop_engine::Stats| (stats.hops, stats.estimates, stats.pages_read);
                 assert_eq!(work(&result.stats), work(&alone.stats), "{at_once} at once, slack {slack}");
@@ -146,7 +146,7 @@ fn a_page_that_cannot_be_read_fails_a_query_that_needs_it() {
             index.pages().broken.store(broken, Relaxed);
             let Err((at, error)) = answers(&index, &queries, &options) else { continue };
             assert!(matches!(&error, Error::Corrupt { page, .. } if page.0 == broken), "{error:?}");
-            let alone = index.search(&queries[at * DIM..][..DIM], 7, &options);
+            let alone = index.search_with(&queries[at * DIM..][..DIM], 7, &options);
             assert!(alone.is_err(), "query {at} does not need page {broken}");
             failed += 1;
         }

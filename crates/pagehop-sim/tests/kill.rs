@@ -130,8 +130,8 @@ fn child() {
                 let values = all().of(new.iter()).unwrap();
                 let (values, progress) = (values.as_ref(), &mut |_| ControlFlow::Continue(()));
                 match are_texts {
-                    true => change.add_with_columns(&texts(&ids), &components, values, progress).unwrap(),
-                    false => change.add_with_columns(&ids, &components, values, progress).unwrap(),
+                    true => change.add(&texts(&ids), &components, values, progress).unwrap(),
+                    false => change.add(&ids, &components, values, progress).unwrap(),
                 };
             }
             Batch::Update(ids, new) => {
@@ -172,7 +172,7 @@ fn read_beside(reader: &IndexFile, rng: &mut Rng, end: Instant) -> u64 {
     let index = Index::open(reader).unwrap();
     let (mut searches, mut newest) = (0, 0);
     while Instant::now() < end {
-        let hits = index.search(&vector(rng), 10, &SearchOptions::default()).unwrap().hits;
+        let hits = index.search_with(&vector(rng), 10, &SearchOptions::default()).unwrap().hits;
         assert!(hits.windows(2).all(|pair| pair[0].distance <= pair[1].distance), "{hits:?}");
         let mark = index.info().unwrap().mark[0];
         assert!(mark >= newest, "a reader sees batch {mark} after batch {newest}");
@@ -236,7 +236,7 @@ impl Drop for Folder {
 fn batches_that_a_killed_writer_acknowledged_survive() {
     let kills =
         std::env::var("PAGEHOP_KILLS").map_or(KILLS, |kills| kills.parse().expect("PAGEHOP_KILLS is a number"));
-    let (newest, searches) = survive(IdKind::Mapped, kills);
+    let (newest, searches) = survive(IdKind::Int, kills);
     let text = format!(
         "{} writers killed at random moments, {} batches acknowledged, {} searches by readers beside them. 0 violations.",
         grouped(kills),

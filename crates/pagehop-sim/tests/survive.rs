@@ -65,7 +65,7 @@ struct Answer {
 
 impl Answer {
     fn new<P: Pages>(index: &Index<P>, query: &[f32], options: &SearchOptions) -> Result<Self, Error> {
-        let nearest = index.search(query, 10, options)?.hits;
+        let nearest = index.search_with(query, 10, options)?.hits;
         let mut cursor = index.cursor(query, options)?;
         let mut all = Vec::new();
         while let Some(hit) = cursor.next_hit()? {

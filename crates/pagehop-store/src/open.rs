@@ -46,7 +46,7 @@ struct Opening {
 /// Opens the file that `path` leads to now. It is looked up once: from here on the file counts, not
 /// its name.
 pub(crate) fn open_file(path: &Path, options: &OpenOptions) -> Result<Opened, Error> {
-    let refused = |error| Error::io(format!("open of {}", path.display()), error);
+    let refused = |error| Error::io(format!("cannot open {}", path.display()), error);
     loop {
         let location = Arc::new(Location::of(path).map_err(refused)?);
         if !location.is_file().map_err(refused)? {
@@ -110,7 +110,7 @@ fn is_direct_better(options: &OpenOptions, file_bytes: u64) -> bool {
 /// Opens the index for writing, if its file system is safe for that.
 fn open_for_writing(location: &Location) -> Result<File, Error> {
     let path = location.path().display();
-    let refused = |error| Error::io(format!("open of {path} for writing"), error);
+    let refused = |error| Error::io(format!("cannot open {path} for writing"), error);
     let index = location.open("", OFlags::RDWR).map_err(refused)?;
     if let Some(network) = network_of(&index).map_err(refused)? {
         return Err(Error::argument(format!(
@@ -131,7 +131,7 @@ fn open_for_writing(location: &Location) -> Result<File, Error> {
 /// Opens the index in `file`, which no other process knows, to read it. Errors call it `name`.
 pub(crate) fn open_unfinished(file: &File, name: &Path, cache_bytes: u64) -> Result<Opened, Error> {
     let base = BaseFile::reopened(file, name)
-        .map_err(|error| Error::io(format!("open of what was written for {}", name.display()), error))?;
+        .map_err(|error| Error::io(format!("cannot open what was written for {}", name.display()), error))?;
     let options = OpenOptions { cache_bytes, ..OpenOptions::default() };
     let (storage, shared) = (Arc::new(NoFiles), private(name)?);
     Opening { file: base, storage, shared, first: true, solitary: true }.finish(&options)
@@ -141,7 +141,7 @@ pub(crate) fn open_unfinished(file: &File, name: &Path, cache_bytes: u64) -> Res
 pub(crate) fn open_storage(storage: Arc<dyn Storage>, options: &OpenOptions) -> Result<Opened, Error> {
     let name = "the index";
     let opened = storage.open(Name::Index, false).and_then(|file| file.ok_or(io::ErrorKind::NotFound.into()));
-    let file = opened.map_err(|error| Error::io(format!("open of {name}"), error))?;
+    let file = opened.map_err(|error| Error::io(format!("cannot open {name}"), error))?;
     let file = BaseFile::of_storage(file, name);
     let shared = private(Path::new(name))?;
     Opening { file, storage, shared, first: true, solitary: false }.finish(options)
@@ -205,7 +205,7 @@ fn open_writer(
     options: &OpenOptions,
 ) -> Result<Writer, Error> {
     let name = &found.name;
-    let refused = |error| Error::io(format!("open of {name} for writing"), error);
+    let refused = |error| Error::io(format!("cannot open {name} for writing"), error);
     let index = storage.open(Name::Index, false).map_err(refused)?;
     let index = index.ok_or_else(|| refused(io::ErrorKind::NotFound.into()))?;
     if let Some(header) = &recovered.header {

@@ -73,13 +73,11 @@ pub fn add<I: RowId>(
     add_with_columns(index, ids, vectors, None, options, progress)
 }
 
-/// [`add`] of rows with values of columns; see
-/// [`add_with_columns`](pagehop_engine::Change::add_with_columns).
+/// [`add`] of rows with values of columns; see [`Change::add`](pagehop_engine::Change::add).
 ///
 /// # Errors
 ///
-/// Those of [`add`] and of [`add_with_columns`](pagehop_engine::Change::add_with_columns). Nothing
-/// has changed then.
+/// Those of [`add`]. Nothing has changed then.
 pub fn add_with_columns<I: RowId>(
     index: &Index<IndexFile>,
     ids: &[I],
@@ -173,7 +171,7 @@ pub fn pop<I: RowId>(index: &Index<IndexFile>, ids: &[I], progress: OnProgress<'
 /// [`vacuum`](pagehop_engine::Change::vacuum) and of [`commit`](crate::Transaction::commit).
 pub fn vacuum(index: &Index<IndexFile>, progress: OnProgress<'_>) -> Result<VacuumReport, Error> {
     let report = vacuum::all(index, progress)?;
-    let known = index.info().ok().and_then(|info| info.calibration);
+    let known = index.info().ok().and_then(|info| info.calibrated);
     if known.is_some_and(|known| known.is_outdated() && !known.by_queries) {
         let _ = calibrate(index, None, 0, progress);
     }
@@ -190,15 +188,16 @@ pub fn vacuum(index: &Index<IndexFile>, progress: OnProgress<'_>) -> Result<Vacu
 /// `progress`: the new graph is already committed, and the settings of the last calibration, if
 /// there was one, stay.
 ///
-/// It costs as much as a build, and holds the new pages in memory
-/// ([`OpenOptions::transaction_bytes`]). [`compact`](crate::compact) trains, too, in a file of its
+/// It costs as much as a build, and holds all vectors in memory, what a build of them needs, and the
+/// new pages, up to [`OpenOptions::transaction_bytes`]. [`compact`](crate::compact) trains, too, in a file of its
 /// own and within a budget of memory, while no other process has the index open.
 ///
 /// # Errors
 ///
 /// Those of [`IndexFile::begin`], of [`train`](pagehop_engine::Change::train) and of
-/// [`commit`](crate::Transaction::commit), and [`Error::Argument`] for an index without rows.
-/// Nothing has changed then.
+/// [`commit`](crate::Transaction::commit); [`Error::Argument`] for an index without rows, and
+/// [`Error::Full`], mostly before a row is read, for one whose pages are too many. Nothing has
+/// changed then.
 pub fn retrain(index: &Index<IndexFile>, progress: OnProgress<'_>) -> Result<(), Error> {
     if index.info()?.rows == 0 {
         return Err(Error::argument(format!("{} has no rows to train with", index.pages().path().display())));

@@ -51,7 +51,7 @@ fn a_batch_from_storage_answers_as_one_query_after_the_other() {
         for way in ways(cache_pages * 8192) {
             let index = open(&path, &way).unwrap();
             let alone: Vec<SearchResult> =
-                queries.chunks_exact(DIM).map(|query| index.search(query, K, &options).unwrap()).collect();
+                queries.chunks_exact(DIM).map(|query| index.search_with(query, K, &options).unwrap()).collect();
             for threads in [1, 3] {
                 let batch = Batch { queries: &queries, k: K, plan: &plan, filter: None, threads };
                 let mut results = vec![SearchResult::default(); QUERIES];

@@ -84,7 +84,7 @@ fn expect_rows(index: &Index<IndexFile>, rows: &Rows, error: f32) {
     let plan = index.plan_filter(&Filter::In("n".into(), vec![Value::Int(3)])).unwrap();
     let mut searcher = index.searcher();
     let to_the_end = SearchOptions { search_list: 2500, slack: f32::INFINITY, beam_width: 8 };
-    let hits = searcher.search_filtered(&[0.1; DIM], 1000, Some(&to_the_end), &plan).unwrap().hits;
+    let hits = searcher.answer(&[0.1; DIM], 1000, &to_the_end.clone().into(), Some(&plan)).unwrap().hits;
     let mut passing: Vec<u64> = hits.iter().map(|hit| hit.row_id).collect();
     passing.sort_unstable();
     let expected: Vec<u64> = rows.iter().filter(|(_, row)| row.1 == 3).map(|(id, _)| *id).collect();
@@ -120,7 +120,7 @@ fn the_rows_are_the_same_and_the_file_is_smaller() {
         expect_rows(&index, &rows, error);
         let info = index.info().unwrap();
         assert_eq!((info.mark, info.dead_rows, info.vectors, info.metric), ([5, 6], 0, vectors, metric));
-        assert!(info.calibration.is_some() && index.options(10, &Effort::Recall(0.9)).is_ok());
+        assert!(info.calibrated.is_some() && index.options(10, &Effort::Recall(0.9)).is_ok());
         // The new index can be changed like any other.
         pagehop_store::delete(&index, &[1200], None, &mut go_on).unwrap();
         pagehop_store::vacuum(&index, &mut go_on).unwrap();

@@ -23,7 +23,8 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pagehop_engine::{
-    Column, ColumnKind, ColumnRows, Comparison, CreateOptions, Error, Filter, Index, Pages, SearchOptions, Value,
+    Column, ColumnKind, ColumnRows, Comparison, CreateOptions, Error, Filter, Index, Pages, SearchOptions,
+    SearchPlan, Value,
 };
 use pagehop_store::{
     AddOptions, IndexFile, OpenOptions, add_with_columns, create, delete, open, update_columns, vacuum,
@@ -131,7 +132,7 @@ fn exchange_twins(index: &Index<IndexFile>, round: u64, random: &mut Random) {
     let mut change = index.change(&mut transaction).unwrap();
     assert_eq!(change.delete(&gone).unwrap().deleted, gone.len() as u64);
     let values = packed(&["n", "x"], &values);
-    change.add_with_columns(&new, &vectors, Some(&values), &mut |_| ControlFlow::Continue(())).unwrap();
+    change.add(&new, &vectors, Some(&values), &mut |_| ControlFlow::Continue(())).unwrap();
     change.finish().unwrap();
     transaction.commit().unwrap();
 }
@@ -175,7 +176,8 @@ fn search(index: &Index<IndexFile>, seed: u64, is_done: &mut dyn FnMut() -> bool
         let query = vector(&mut random);
         let mut found = |filter: &Filter, k, options: Option<&SearchOptions>| -> Vec<u64> {
             let plan = searcher.plan_filter(filter).unwrap_or_else(|error| panic!("{filter:?}: {error}"));
-            let result = searcher.search_filtered(&query, k, options, &plan);
+            let how = options.cloned().map_or_else(SearchPlan::exact, SearchPlan::from);
+            let result = searcher.answer(&query, k, &how, Some(&plan));
             let result = result.unwrap_or_else(|error| panic!("{filter:?}: {error}"));
             result.hits.iter().map(|hit| hit.row_id).collect()
         };
@@ -280,7 +282,7 @@ fn filtered_searches_are_of_one_commit() {
 fn search_once_more(index: &Index<IndexFile>) {
     let mut searcher = index.searcher();
     let plan = searcher.plan_filter(&n_is(Comparison::GreaterOrEqual, i64::MIN)).unwrap();
-    let hits = searcher.search_filtered(&[0.5; DIM], 100_000, None, &plan).unwrap().hits;
+    let hits = searcher.answer(&[0.5; DIM], 100_000, &SearchPlan::exact(), Some(&plan)).unwrap().hits;
     assert_eq!(hits.len() as u64, index.info().unwrap().rows);
     assert!(index.pages().page_count() > 0);
 }

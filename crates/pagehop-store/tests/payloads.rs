@@ -75,7 +75,7 @@ fn expect(index: &Index<IndexFile>, rows: &Rows, random: &mut Random) {
     let found = index.payloads(&ids).unwrap();
     assert!(found.iter().eq(rows.values().map(|row| &row.1)), "payloads differ");
     let query = vector(random);
-    let search = || index.search(&query, 10, &SearchOptions::default());
+    let search = || index.search_with(&query, 10, &SearchOptions::default());
     let (result, payloads) = index.with_payloads(search).unwrap();
     assert!(result.hits.iter().zip(&payloads).all(|(hit, payload)| rows[&hit.row_id].1 == *payload));
     pagehop_store::check(index, &mut go_on).unwrap();
@@ -196,7 +196,7 @@ fn a_search_beside_a_writer_gives_each_row_its_own_payload() {
             let query = vec![0.0; DIM];
             // The list is as long as the index, so that the search finds one version of each row.
             let options = SearchOptions { search_list: 200, slack: f32::INFINITY, beam_width: 4 };
-            let found = reader.with_payloads(|| reader.search(&query, 40, &options));
+            let found = reader.with_payloads(|| reader.search_with(&query, 40, &options));
             let (result, payloads) = match found {
                 Ok(found) => found,
                 // The writer replaces all rows all the time.

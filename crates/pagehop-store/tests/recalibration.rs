@@ -38,7 +38,7 @@ fn add(index: &Index<IndexFile>, ids: std::ops::Range<u64>, seed: u64) {
 
 /// Rows that have changed since the calibration.
 fn changes(index: &Index<IndexFile>) -> u64 {
-    index.info().unwrap().calibration.expect("it was calibrated").changes
+    index.info().unwrap().calibrated.expect("it was calibrated").changes
 }
 
 #[test]
@@ -86,6 +86,6 @@ fn a_calibration_by_queries_stays() {
     pagehop_store::calibrate(&index, Some(&vectors(100, 4)), 1, &mut go_on).unwrap();
     add(&index, 0..ROWS, 5);
     pagehop_store::vacuum(&index, &mut go_on).unwrap();
-    let known = index.info().unwrap().calibration.unwrap();
+    let known = index.info().unwrap().calibrated.unwrap();
     assert_eq!((known.by_queries, known.changes), (true, 2 * ROWS));
 }

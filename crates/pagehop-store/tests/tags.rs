@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pagehop_engine::{
-    Column, ColumnKind, ColumnRows, CreateOptions, Filter, Index, Progress, SearchOptions, Value,
+    Column, ColumnKind, ColumnRows, CreateOptions, Filter, Index, Progress, SearchOptions, SearchPlan, Value,
 };
 use pagehop_store::{AddOptions, IndexFile, OpenOptions};
 use support::{Random, Scratch};
@@ -38,7 +38,8 @@ fn opened(path: &Path, write: bool) -> Index<IndexFile> {
 fn found(index: &Index<IndexFile>, filter: &Filter, options: Option<&SearchOptions>) -> Vec<u64> {
     let mut searcher = index.searcher();
     let plan = searcher.plan_filter(filter).unwrap();
-    let result = searcher.search_filtered(&[0.1; DIM], ROWS as usize, options, &plan).unwrap();
+    let how = options.cloned().map_or_else(SearchPlan::exact, SearchPlan::from);
+    let result = searcher.answer(&[0.1; DIM], ROWS as usize, &how, Some(&plan)).unwrap();
     result.hits.iter().map(|hit| hit.row_id).collect()
 }
 

@@ -108,7 +108,7 @@ fn expect(index: &Index<IndexFile>, rows: &Rows, random: &mut Random) {
     }
     let query = vector(random);
     let distance = |row: &[f32]| query.iter().zip(row).map(|(a, b)| (a - b).powi(2)).sum::<f32>();
-    let search = || index.search(&query, ids.len().max(1), &EVERYTHING);
+    let search = || index.search_with(&query, ids.len().max(1), &EVERYTHING);
     let (result, of_hits) = index.search_and(search, |result| index.text_ids_of(result)).unwrap();
     assert_eq!(result.hits.len(), rows.len());
     for (hit, id) in result.hits.iter().zip(&of_hits) {
@@ -285,7 +285,7 @@ fn filters_take_text_ids() {
             let filter = if negated { Filter::Not(Box::new(filter)) } else { filter };
             let plan = index.plan_filter(&filter).unwrap();
             let query = vector(&mut random);
-            let mut ids = found(&index, || index.searcher().search_filtered(&query, 400, Some(&EVERYTHING), &plan));
+            let mut ids = found(&index, || index.searcher().answer(&query, 400, &EVERYTHING.into(), Some(&plan)));
             ids.sort_unstable();
             let expected: Vec<&String> = rows.keys().filter(|id| wanted.contains(id) != negated).collect();
             assert!(ids.iter().eq(expected), "{filter:?}");
@@ -359,7 +359,7 @@ fn ids_of_the_other_kind_and_no_ids_are_refused_and_nothing_changes() {
     pagehop_store::create(&path, DIM, &CreateOptions::default(), false).unwrap();
     let ints = opened(&path);
     pagehop_store::add(&ints, &[7], &row, AddOptions::default(), &mut go_on).unwrap();
-    let result = ints.search(&row, 1, &EVERYTHING).unwrap();
+    let result = ints.search_with(&row, 1, &EVERYTHING).unwrap();
     let of_texts = [
         what(pagehop_store::add(&ints, &["7"], &row, AddOptions::default(), &mut go_on)),
         what(pagehop_store::delete(&ints, &["7"], None, &mut go_on)),
@@ -403,7 +403,7 @@ fn a_search_beside_a_writer_gives_each_row_its_own_id() {
         let mut searches = 0;
         while !ends.load(Ordering::Relaxed) || searches < 20 {
             let query = vec![0.0; DIM];
-            let search = || reader.search(&query, 40, &EVERYTHING);
+            let search = || reader.search_with(&query, 40, &EVERYTHING);
             let (result, of_hits) = match reader.search_and(search, |result| reader.text_ids_of(result)) {
                 Ok(found) => found,
                 // The writer replaces all rows all the time.
@@ -451,7 +451,7 @@ fn texts_with_the_same_hash_are_two_rows() {
             index
         };
         let numbers = |index: &Index<IndexFile>| {
-            let search = || index.search(&[0.0; DIM], 100, &EVERYTHING);
+            let search = || index.search_with(&[0.0; DIM], 100, &EVERYTHING);
             let (result, texts) = index.search_and(search, |result| index.text_ids_of(result)).unwrap();
             let numbers = result.hits.iter().map(|hit| hit.row_id);
             texts.into_iter().zip(numbers).collect::<BTreeMap<String, u64>>()

@@ -11,7 +11,7 @@ use pagehop_engine::{Effort, Error, Filter, Index, Pages, SearchResult};
 ///
 /// # Errors
 ///
-/// Those of [`Index::options`], [`Index::plan_filter`] and [`Index::search`].
+/// Those of [`Index::options`], [`Index::plan_filter`] and [`Index::search_with`].
 pub fn search<P: Pages>(
     index: &Index<P>,
     query: &[f32],

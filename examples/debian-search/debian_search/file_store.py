@@ -52,7 +52,7 @@ class FileStore:
         """Calibrates the index if it has passages and has changed since its last calibration."""
         index = self._documents.index
         if index is not None and len(index):
-            measured = index.info().calibration
+            measured = index.info().calibrated
             if measured is None or measured.changes:
                 index.calibrate()
 

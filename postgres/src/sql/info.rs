@@ -39,7 +39,7 @@ fn describe(target: &Target) -> Result<[Option<pg_sys::Datum>; COLUMNS], Error> 
     let open = unsafe { open_indexes::open(target.index())? };
     let info = open.info()?;
     let pages = open.pages().page_count();
-    let known = info.calibration;
+    let known = info.calibrated;
     let wants_training = open.wants_training()?;
     let stored = [
         integer(info.format_version as usize),

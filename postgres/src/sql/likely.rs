@@ -24,11 +24,11 @@ pub(super) fn likely_recall(info: &Info, target: Option<f32>, reached: Option<f3
     // An audit of a few hundred queries may find every row although searches miss some. So changes
     // are counted from a recall of at most 1 minus half the interval of the audit.
     let audited = of_such.zip(info.audited).map(|(audit, since)| (audit.recall, 1.0 - audit.half_interval, since));
-    let calibrated = reached.zip(info.calibration).map(|(reached, since)| (reached, reached, since));
+    let calibrated = reached.zip(info.calibrated).map(|(reached, since)| (reached, reached, since));
     let known = [audited, calibrated].into_iter().flatten();
     let fresh = known.clone().find(|(_, _, since)| !since.is_outdated());
     let latest = || known.min_by_key(|(_, _, since)| since.changes);
-    match (fresh, info.calibration) {
+    match (fresh, info.calibrated) {
         (Some((recall, ..)), _) => Some(recall),
         (None, None) if audited.is_none() => Some(unmeasured(info.rows, target.is_some())),
         (None, _) => latest().map(|(recall, most, since)| after_changes(recall.min(most), &since)),

@@ -175,7 +175,7 @@ fn warn(target: &Target, info: &Info, report: &RecallReport, by_queries: bool) {
     if report.misses(asked.recall) {
         let what = format!("searches of index \"{name}\" with {asked} find {recall:.4} +- {half_interval:.4}");
         errors::warn(what, hint);
-    } else if let Some(known) = info.calibration.filter(Measured::is_outdated) {
+    } else if let Some(known) = info.calibrated.filter(Measured::is_outdated) {
         let Measured { rows, changes, longer_rows, .. } = known;
         let what = if longer_rows {
             format!(

@@ -41,6 +41,7 @@ struct Report<'a> {
     index: &'a Path,
     rows: u64,
     samples: u32,
+    by_queries: bool,
     settings: Vec<Setting>,
     seconds: f64,
 }
@@ -80,8 +81,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     }
     let seconds = began.elapsed().as_secs_f64();
     let (rows, samples) = known.as_ref().map_or((info.rows, 0), |known| (known.rows, known.samples));
+    let by_queries = known.as_ref().is_some_and(|known| known.by_queries);
     let settings = known.iter().flat_map(settings).collect();
-    let report = Report { index: &args.index, rows, samples, settings, seconds };
+    let report = Report { index: &args.index, rows, samples, by_queries, settings, seconds };
     let mut output = Output::new();
     if args.reporting.json {
         output.json(&report)?;

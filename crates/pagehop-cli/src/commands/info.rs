@@ -48,7 +48,7 @@ struct Report<'a> {
     deleted_rows: u64,
     mark: [u64; 2],
     default_recall: Option<f32>,
-    calibration: Option<MeasuredReport>,
+    calibrated: Option<MeasuredReport>,
     audit: Option<AuditReport>,
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         deleted_rows: info.deleted_rows,
         mark: info.mark,
         default_recall: info.default_recall,
-        calibration: info.calibration.map(|known| MeasuredReport {
+        calibrated: info.calibrated.map(|known| MeasuredReport {
             rows: known.rows,
             samples: known.samples,
             by_queries: known.by_queries,
@@ -137,7 +137,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     } else {
         report.print(&mut output)?;
         warn_of_dead_rows(&args.index, report.dead_rows, report.rows);
-        warn_of_changes(&args.index, info.calibration.filter(Measured::is_outdated));
+        warn_of_changes(&args.index, info.calibrated.filter(Measured::is_outdated));
     }
     output.finish()
 }
@@ -188,7 +188,7 @@ impl Report<'_> {
     }
 
     fn calibrated(&self) -> String {
-        let Some(known) = &self.calibration else { return "never".to_owned() };
+        let Some(known) = &self.calibrated else { return "never".to_owned() };
         let (samples, rows) = (grouped(known.samples.into()), grouped(known.rows));
         let kind = if known.by_queries { "given queries" } else { "of its vectors" };
         format!("with {samples} {kind} at {rows} rows; {} added or deleted since", grouped(known.changes))

@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let dim = index_file::info(&args.index, &index)?.dim;
     let queries = read_queries(args.queries.as_deref(), &args.index, dim)?;
     let Some(options) = args.effort.plan(&index, &args.index, args.k)?.options else {
-        let what = "searches with --recall 1 find every row: there is nothing to measure; give less";
+        let what = "searches with --recall 1 find every row: there is nothing to measure; give a recall below 1";
         return Err(Error::Use(what.to_owned()));
     };
     let mut line = ProgressLine::new(args.json);

@@ -40,7 +40,6 @@ pub(crate) struct Args {
 struct Report<'a> {
     index: &'a Path,
     changed: u64,
-    unchanged: u64,
     seconds: f64,
 }
 
@@ -79,7 +78,7 @@ fn update_all<I: RowId>(
     }
     index_file::close(&args.index, index)?;
     let unchanged = ids.len() as u64 - changed;
-    let report = Report { index: &args.index, changed, unchanged, seconds: began.elapsed().as_secs_f64() };
+    let report = Report { index: &args.index, changed, seconds: began.elapsed().as_secs_f64() };
     if !args.reporting.quiet {
         let (changed, unchanged) = (grouped(changed), grouped(unchanged));
         let (index, seconds) = (args.index.display(), report.seconds);

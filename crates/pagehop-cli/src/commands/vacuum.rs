@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         Report { index: &args.index, freed: done.freed, waiting: done.waiting, repaired: done.repaired, seconds };
     if !args.reporting.quiet {
         say(format_args!(
-            "{}: {} dead rows removed in {seconds:.1} s, {} neighbors repaired",
+            "{}: {} dead rows removed in {seconds:.1} s, {} nodes repaired",
             args.index.display(),
             grouped(report.freed),
             grouped(report.repaired),

@@ -70,7 +70,7 @@ fn i32s(numbers: &[i32]) -> Vec<u8> {
 /// a source more than once.
 fn read(path: &Path, ids: Option<&Path>) -> Result<(usize, Vec<u64>, Vec<f32>), Error> {
     let mut vectors = Vectors::open(path)?;
-    ids.iter().try_for_each(|ids| vectors.open_ids(ids, IdKind::Mapped))?;
+    ids.iter().try_for_each(|ids| vectors.open_ids(ids, IdKind::Int))?;
     let mut pass = || {
         let (mut row_ids, mut components) = (Vec::new(), Vec::new());
         vectors.scan(&mut |ids, chunk| {

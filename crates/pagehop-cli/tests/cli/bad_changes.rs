@@ -150,7 +150,7 @@ fn an_index_without_write_permission_is_not_changed() {
     let lines = ["add i items.fbin", "delete i ids.txt", "vacuum i", "checkpoint i"];
     for line in lines {
         let error = folder.run(line).error(1);
-        assert!(error.contains("open of i for writing"), "pagehop {line}: {error}");
+        assert!(error.contains("cannot open i for writing"), "pagehop {line}: {error}");
     }
     allow("i", 0o644);
     allow("", 0o555);

@@ -234,7 +234,7 @@ fn a_backup_beside_a_writer_is_complete_and_replaces_only_if_asked() {
     let writing = Running::add(&folder, line, "items.pagehop", 2200);
     let done = report(&folder, "backup items.pagehop copy");
     writing.kill();
-    assert_eq!(done["dest"], json!("copy"));
+    assert_eq!(done["target"], json!("copy"));
     assert_eq!(done["bytes"], json!(fs::metadata(folder.path("copy")).unwrap().len()));
     let rows = folder.rows("copy");
     assert!(rows >= 2200 && rows.is_multiple_of(50), "{rows}");

@@ -40,10 +40,10 @@ fn a_search_reaches_the_recall_that_is_given() {
 #[test]
 fn an_index_is_calibrated_later() {
     let folder = folder();
-    let known = folder.info("items.pagehop")["calibration"].clone();
+    let known = folder.info("items.pagehop")["calibrated"].clone();
     assert_eq!((&known["rows"], &known["samples"]), (&2900.into(), &256.into()), "{known}");
     folder.run("build items.fbin -o later.pagehop --no-calibrate").ok();
-    assert!(folder.info("later.pagehop")["calibration"].is_null());
+    assert!(folder.info("later.pagehop")["calibrated"].is_null());
     for line in ["search later.pagehop queries.fbin --recall 0.9", "recall later.pagehop --recall 0.9"] {
         let run = folder.run(line);
         let warned = "warning: later.pagehop was never calibrated, so it is not known what --recall 0.9 takes; \
@@ -54,10 +54,10 @@ fn an_index_is_calibrated_later() {
     assert!(!folder.run("search later.pagehop queries.fbin").stderr.contains("warning"));
     let report = json_lines(&folder.run("calibrate later.pagehop --json").ok()).remove(0);
     assert_eq!(report["samples"], 256);
-    assert_eq!(folder.info("later.pagehop")["calibration"], known);
+    assert_eq!(folder.info("later.pagehop")["calibrated"], known);
     let text = folder.run("calibrate later.pagehop --queries queries.fbin").ok();
     assert_eq!(text.lines().count(), 21, "three numbers of neighbors, seven recalls: {text}");
-    assert_eq!(folder.info("later.pagehop")["calibration"]["samples"], 100);
+    assert_eq!(folder.info("later.pagehop")["calibrated"]["samples"], 100);
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn payloads_come_back_by_id_and_from_searches() {
         Some("text 5\n")
     );
     let found = json_lines(&folder.run("search items.pagehop query.fbin -k 2 --payload --json").ok());
-    assert_eq!(found[0]["payloads"][0], "text 5");
+    assert_eq!(found[0]["payload"][0], "text 5");
     folder.run("create more.pagehop --dim 24 --payload --quiet").ok();
     folder.write("other.txt", lines("other"));
     folder.run("add more.pagehop items.fbin --payload other.txt --quiet").ok();

@@ -43,7 +43,7 @@ impl<P: Pages> Index<P> {
             deleted_rows: meta.change.deleted_rows,
             mark: meta.change.mark,
             default_recall: meta.calibration.as_ref().and_then(|known| known.default_recall(DEFAULT_K)),
-            calibration: calibrated(meta),
+            calibrated: calibrated(meta),
             audit: meta.audit,
             audited: audited(meta),
         })

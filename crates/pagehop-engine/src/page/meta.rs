@@ -207,7 +207,7 @@ impl Meta {
             (0, 1, 0 | 2) => (Vectors::Codes, IdKind::HostOwned),
             (0..=2, 0 | 2, 0..=3) => (
                 [Vectors::Codes, Vectors::Float16, Vectors::Float32][usize::from(vectors)],
-                if id_kind == 2 { IdKind::Text } else { IdKind::Mapped },
+                if id_kind == 2 { IdKind::Text } else { IdKind::Int },
             ),
             other => return Err(bad(&format!("vectors, row ids and records are {other:?}"))),
         };

@@ -177,7 +177,7 @@ pub fn recall(
     let mut searcher = index.searcher();
     for query in queries.chunks_exact(rows.dim) {
         let truth = truth(rows, metric, query, k);
-        let result = searcher.search(query, k, options).unwrap();
+        let result = searcher.search_with(query, k, options).unwrap();
         found += result.hits.iter().filter(|hit| truth.contains(&hit.row_id)).count();
         pages += result.stats.pages_read;
         estimates += result.stats.estimates;

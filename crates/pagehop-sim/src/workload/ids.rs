@@ -115,8 +115,8 @@ pub(super) fn add<W: PagesMut>(
     progress: OnProgress<'_>,
 ) -> Result<AddReport, Error> {
     match are_texts {
-        true => change.add_with_columns(&texts(ids), components, columns, progress),
-        false => change.add_with_columns(ids, components, columns, progress),
+        true => change.add(&texts(ids), components, columns, progress),
+        false => change.add(ids, components, columns, progress),
     }
 }
 

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use pagehop_engine::{Cursor, Error, Filter, Index, Metric, Pages, SearchOptions, SearchResult, Vectors};
+use pagehop_engine::{
+    Cursor, Error, Filter, Index, Metric, Pages, SearchOptions, SearchPlan, SearchResult, Vectors,
+};
 
 use super::columns::passes;
 use super::data::{self, Row, Rows};
@@ -98,7 +100,7 @@ pub(super) fn search<P: Pages>(
     outcome: &mut Outcome,
 ) -> Result<(SearchResult, Vec<u64>), Trouble> {
     let options = SearchOptions { search_list: 200, slack: f32::INFINITY, beam_width: 4 };
-    let (result, ids) = ids::search(index, || index.search(query, K, &options))?;
+    let (result, ids) = ids::search(index, || index.search_with(query, K, &options))?;
     let hits = &result.hits;
     let rows: &Rows = &version.rows;
     let kth = data::kth_distance(rows.values(), metric, query, K.min(rows.len()).max(1));
@@ -134,7 +136,8 @@ pub(super) fn filtered<P: Pages>(
         version.rows.iter().filter(|(id, row)| passes(filter, **id, &row.values) == Some(true)).collect();
     let number = version.number;
     for (k, options) in [(K, None), (K, Some(SearchOptions::default())), (10 * K, None)] {
-        let (result, ids) = ids::search(index, || searcher.search_filtered(query, k, options.as_ref(), &plan))?;
+        let how = options.clone().map_or_else(SearchPlan::exact, SearchPlan::from);
+        let (result, ids) = ids::search(index, || searcher.answer(query, k, &how, Some(&plan)))?;
         let hits = result.hits;
         let what = |text: String| {
             let way = if plan.reads_postings(k) { "postings" } else { "a walk" };

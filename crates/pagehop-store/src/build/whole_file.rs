@@ -253,7 +253,7 @@ fn check_target(target: &Path, overwrite: bool) -> Result<(), Error> {
 }
 
 fn exists(target: &Path) -> Error {
-    Error::argument(format!("{} exists already; ask to overwrite it if that is meant", target.display()))
+    Error::argument(format!("{} exists already; `overwrite` replaces it", target.display()))
 }
 
 /// A temporary file in the directory of `target`, which is absolute: without a name if `unnamed`

@@ -24,7 +24,7 @@ impl Found {
     /// The state of `file` now, if its page 0 is that of an index.
     pub(crate) fn in_file(file: &BaseFile) -> Result<Self, Error> {
         let name = file.path().display().to_string();
-        let length = file.length().map_err(|error| Error::io(format!("open of {name}"), error))?;
+        let length = file.length().map_err(|error| Error::io(format!("cannot open {name}"), error))?;
         if length < PAGE_BYTES as u64 {
             // Through the page cache, because a direct read of an odd length may be refused.
             let front = std::fs::read(file.path()).map_err(|error| Error::io(format!("read of {name}"), error))?;

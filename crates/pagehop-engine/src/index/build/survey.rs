@@ -114,7 +114,7 @@ fn refuse_repeated_ids(ids: &[u64]) -> Result<(), Error> {
     let id = pair[0];
     let mut rows = (0..ids.len()).filter(|row| ids[*row] == id);
     let [first, next] = [rows.next(), rows.next()].map(|row| row.expect("two rows have it"));
-    Err(Error::argument(format!("id {id} is given to more than one row: to rows {first} and {next}")))
+    Err(Error::argument(format!("id {id} is given to rows {first} and {next}; each row needs an id of its own")))
 }
 
 /// A later scan of the source, which must give the rows of the first.

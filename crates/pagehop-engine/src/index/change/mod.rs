@@ -150,33 +150,20 @@ impl<'w, W: PagesMut> Change<'w, W> {
     /// index replaces that row. If an id repeats, its last row is used.
     ///
     /// `ids` are numbers, or texts for an index whose ids are texts, which costs one page more for
-    /// each row, and another for a row that is there.
+    /// each row, and another for a row that is there. `columns` has values of columns, in the order
+    /// of `ids`. A column of the index that it lacks has no values in these rows.
     ///
     /// The first rows of an index train its model. Each time the index has grown eightfold, up to
-    /// about 100,000 rows, the model is trained again and the index is rebuilt within this call.
+    /// about 100,000 rows, the model is trained again and the index is rebuilt within this call, if
+    /// the host has room for the new pages ([`PagesMut::bytes_left`]).
     ///
     /// # Errors
     ///
     /// [`Error::Dimension`] or [`Error::Argument`] for a row that the index cannot place, named by
-    /// its position and id, and for ids of another kind. [`Error::Interrupted`] if `progress` says
-    /// so. Whatever the host reports. The change must then be dropped.
+    /// its position and id, for ids of another kind, if `columns` has another number of rows, or a
+    /// column that the index does not have. [`Error::Interrupted`] if `progress` says so. Whatever
+    /// the host reports. The change must then be dropped.
     pub fn add<I: RowId>(
-        &mut self,
-        ids: &[I],
-        vectors: &[f32],
-        progress: OnProgress<'_>,
-    ) -> Result<AddReport, Error> {
-        self.add_with_columns(ids, vectors, None, progress)
-    }
-
-    /// [`Change::add`] of rows with values of columns, in the order of `ids`. A column of the index
-    /// that `columns` lacks has no values in these rows.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Change::add`]; [`Error::Argument`] if `columns` has another number of rows, or a
-    /// column that the index does not have.
-    pub fn add_with_columns<I: RowId>(
         &mut self,
         ids: &[I],
         vectors: &[f32],
@@ -370,13 +357,12 @@ impl<'w, W: PagesMut> Change<'w, W> {
 }
 
 impl<W: SharedPages> Change<'_, W> {
-    /// [`Change::add_with_columns`] by up to `threads` threads; 0 for as many as the process may
-    /// use. Which edges the nodes get depends on the turns that the threads take. With one thread
+    /// [`Change::add`] by up to `threads` threads; 0 for as many as the process may use. Which edges the nodes get depends on the turns that the threads take. With one thread
     /// the same rows always give the same pages.
     ///
     /// # Errors
     ///
-    /// Those of [`Change::add_with_columns`].
+    /// Those of [`Change::add`].
     pub fn add_on_threads<I: RowId>(
         &mut self,
         ids: &[I],

@@ -322,7 +322,8 @@ fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>, Error> {
     if all.try_reserve_exact(count).is_err() {
         let needed_bytes = count.saturating_mul(size_of::<T>()) as u64;
         let mib = needed_bytes.div_ceil(1 << 20);
-        let what = format!("the system does not give the memory for a check: {mib} MiB in one of several parts");
+        let what =
+            format!("the system refused {mib} MiB of memory for a check; free memory, or use a machine with more");
         return Err(Error::Memory { what, needed_bytes });
     }
     all.resize(count, value);

@@ -21,7 +21,7 @@ impl<P: Pages> Index<P> {
     ///
     /// # Errors
     ///
-    /// Those of [`Index::search`] and [`Index::calibrate`]; [`Error::Argument`] if there is no
+    /// Those of [`Index::search_with`] and [`Index::calibrate`]; [`Error::Argument`] if there is no
     /// query or no row to find.
     pub fn recall(
         &self,

@@ -29,13 +29,13 @@ pub const CALIBRATION_QUERIES_MIN: usize = 50;
 /// Most queries of a user that a calibration uses. Each is compared with every row.
 pub const CALIBRATION_QUERIES_MAX: usize = 8000;
 /// Largest number of samples with exact answers, of a small index and of any.
-const SAMPLES_FEW: usize = 256;
-const SAMPLES_MAX: usize = 1024;
+const EXACT_SAMPLES_FEW: usize = 256;
+const EXACT_SAMPLES_MAX: usize = 1024;
 /// Largest number of all samples. Those without exact answers are judged by self-agreement.
 const ALL_SAMPLES_MAX: usize = CALIBRATION_QUERIES_MAX;
 /// At most one sample without an exact answer per this many rows.
 const ROWS_PER_MORE: u64 = 16;
-/// At most one sample with an exact answer per this many rows, up to [`SAMPLES_FEW`] and beyond.
+/// At most one sample with an exact answer per this many rows, up to [`EXACT_SAMPLES_FEW`] and beyond.
 const ROWS_PER_SAMPLE: u64 = 4;
 const ROWS_PER_FURTHER: u64 = 64;
 /// For k above this, only `count * NEIGHBORS_FEW / k` samples are used, because each sample gives k
@@ -60,7 +60,7 @@ impl<P: Pages> Index<P> {
     /// # Errors
     ///
     /// [`Error::Argument`] for fewer than [`CALIBRATION_QUERIES_MIN`] `queries`; the errors of
-    /// [`Index::search`] for an invalid query; [`Error::Interrupted`] if `progress` breaks; any
+    /// [`Index::search_with`] for an invalid query; [`Error::Interrupted`] if `progress` breaks; any
     /// error of the host.
     pub fn calibrate(
         &self,
@@ -138,8 +138,8 @@ fn some_queries(queries: &[f32], dim: usize) -> Cow<'_, [f32]> {
 
 /// How many rows become samples with exact answers, and without.
 fn sample_counts(rows: u64) -> (usize, usize) {
-    let few = SAMPLES_FEW.min((rows / ROWS_PER_SAMPLE) as usize);
-    let some = few.max(SAMPLES_MAX.min((rows / ROWS_PER_FURTHER) as usize));
+    let few = EXACT_SAMPLES_FEW.min((rows / ROWS_PER_SAMPLE) as usize);
+    let some = few.max(EXACT_SAMPLES_MAX.min((rows / ROWS_PER_FURTHER) as usize));
     (some, (ALL_SAMPLES_MAX - some).min((rows / ROWS_PER_MORE) as usize))
 }
 

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use crate::index::search::exact::search_exactly;
 use crate::index::search::filter_plan::FilterPlan;
+use crate::index::search::filtered::search_filtered;
 use crate::index::search::searcher::Searcher;
 use crate::page::Pages;
 use crate::{Error, SearchOptions, SearchPlan, SearchResult};
@@ -36,7 +37,8 @@ impl<P: Pages> Searcher<'_, P> {
     ///
     /// # Errors
     ///
-    /// Those of [`Index::search`](crate::Index::search) and of [`Searcher::search_filtered`].
+    /// Those of [`Index::search_with`](crate::Index::search_with); [`Error::Argument`] if the filter
+    /// was planned for another index.
     pub fn answer(
         &mut self,
         query: &[f32],
@@ -45,8 +47,8 @@ impl<P: Pages> Searcher<'_, P> {
         filter: Option<&FilterPlan>,
     ) -> Result<SearchResult, Error> {
         match Way::of(plan, filter) {
-            Way::Walk(options) => self.search(query, k, options),
-            Way::Filtered(options, filter) => self.search_filtered(query, k, options, filter),
+            Way::Walk(options) => self.search_with(query, k, options),
+            Way::Filtered(options, filter) => search_filtered(self, query, k, options, filter),
             Way::Scan => {
                 let mut go_on = |_| ControlFlow::Continue(());
                 let mut found = search_exactly(self.pages, self.newest, query, k, 1, &mut go_on)?;

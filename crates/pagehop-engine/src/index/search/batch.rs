@@ -36,7 +36,7 @@ impl<P: Pages> Index<P> {
     ///
     /// # Errors
     ///
-    /// Those of [`Index::search`] and of `write`, with the position of the query;
+    /// Those of [`Index::search_with`] and of `write`, with the position of the query;
     /// [`Error::Interrupted`] if `progress` says so.
     ///
     /// # Panics

@@ -75,7 +75,7 @@ impl<P: Pages> Index<P> {
     ///
     /// # Errors
     ///
-    /// Those of [`Index::search`].
+    /// Those of [`Index::search_with`].
     pub fn cursor(&self, query: &[f32], options: &SearchOptions) -> Result<Cursor<'_, P>, Error> {
         Cursor::new(self.pages(), self.newest(), query, options)
     }
@@ -104,7 +104,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
     ///
     /// # Errors
     ///
-    /// Those of [`Index::search`](crate::Index::search). After an error the cursor must not be used
+    /// Those of [`Index::search_with`](crate::Index::search_with). After an error the cursor must not be used
     /// until a rescan succeeds.
     pub fn rescan(&mut self, query: &[f32], options: &SearchOptions) -> Result<(), Error> {
         self.renew()?;
@@ -246,7 +246,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
     ///
     /// # Errors
     ///
-    /// Those of [`Index::search`](crate::Index::search). After an error the cursor must not be used
+    /// Those of [`Index::search_with`](crate::Index::search_with). After an error the cursor must not be used
     /// until [`Cursor::rescan`] succeeds.
     pub fn next_hit(&mut self) -> Result<Option<Found>, Error> {
         let found = self.advance()?;

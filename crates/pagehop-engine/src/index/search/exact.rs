@@ -399,7 +399,7 @@ impl<P: Pages> Index<P> {
     ///
     /// # Errors
     ///
-    /// Those of [`Index::search`]; [`Error::Interrupted`] if `progress` breaks.
+    /// Those of [`Index::search_with`]; [`Error::Interrupted`] if `progress` breaks.
     pub fn search_exactly(
         &self,
         queries: &[f32],

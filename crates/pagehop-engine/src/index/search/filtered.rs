@@ -60,6 +60,41 @@ impl<P: Pages> Index<P> {
     }
 }
 
+/// Finds the `k` rows nearest to `query` among those that pass the filter. Fewer come only if fewer
+/// pass. With `options` of `None` the answer is exact, and all rows that may pass are compared.
+///
+/// # Errors
+///
+/// Those of [`Index::search_with`](crate::Index::search_with); [`Error::Argument`] if the filter was
+/// planned for an index with another number of columns.
+pub(super) fn search_filtered<P: Pages>(
+    searcher: &mut Searcher<'_, P>,
+    query: &[f32],
+    k: usize,
+    options: Option<&SearchOptions>,
+    filter: &FilterPlan,
+) -> Result<SearchResult, Error> {
+    options.cloned().unwrap_or_default().validate(k)?;
+    if filter.columns != searcher.newest.known().columns.columns.len() {
+        return Err(Error::argument("the filter was planned for another index"));
+    }
+    let missed_before = searcher.reader.pages_missed();
+    let mut stats = Stats::default();
+    let walks = options.filter(|_| !filter.reads_postings(k));
+    let found = match walks {
+        Some(options) => searcher.walk_filtered(query, k, options, (filter, filter.has_negated_tag), &mut stats)?,
+        None => None,
+    };
+    let mut result = match found {
+        Some(result) => result,
+        None => searcher.select(query, k, options, filter, &mut stats)?,
+    };
+    stats.pages_missed = searcher.reader.pages_missed() - missed_before;
+    searcher.reader.pause();
+    result.stats = stats;
+    Ok(result)
+}
+
 impl<P: Pages> Searcher<'_, P> {
     /// Prepares a filter over this index, for searches one after another.
     ///
@@ -88,42 +123,6 @@ impl<P: Pages> Searcher<'_, P> {
                 plan => return plan,
             }
         }
-    }
-
-    /// Finds the `k` rows nearest to `query` among those that pass the filter. Fewer come only if
-    /// fewer pass. With `options` of `None` the answer is exact, and all rows that may pass are
-    /// compared.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Index::search`](crate::Index::search); [`Error::Argument`] if the filter was
-    /// planned for an index with another number of columns.
-    pub fn search_filtered(
-        &mut self,
-        query: &[f32],
-        k: usize,
-        options: Option<&SearchOptions>,
-        filter: &FilterPlan,
-    ) -> Result<SearchResult, Error> {
-        options.cloned().unwrap_or_default().validate(k)?;
-        if filter.columns != self.newest.known().columns.columns.len() {
-            return Err(Error::argument("the filter was planned for another index"));
-        }
-        let missed_before = self.reader.pages_missed();
-        let mut stats = Stats::default();
-        let walks = options.filter(|_| !filter.reads_postings(k));
-        let found = match walks {
-            Some(options) => self.walk_filtered(query, k, options, (filter, filter.has_negated_tag), &mut stats)?,
-            None => None,
-        };
-        let mut result = match found {
-            Some(result) => result,
-            None => self.select(query, k, options, filter, &mut stats)?,
-        };
-        stats.pages_missed = self.reader.pages_missed() - missed_before;
-        self.reader.pause();
-        result.stats = stats;
-        Ok(result)
     }
 
     /// The answer of a walk; `None` if it found too few rows or became too expensive. Rows that may
@@ -242,7 +241,7 @@ fn numbered<P: Pages>(filter: &Filter, pages: &P, newest: &Newest) -> Result<Fil
             GivenIds::Int(_) if id_kind == IdKind::HostOwned => {
                 return Err(Error::argument("the host of this index owns its row ids: filter by them there"));
             }
-            GivenIds::Int(ids) => return check_kind(id_kind, IdKind::Mapped).map(|()| ids.to_vec()),
+            GivenIds::Int(ids) => return check_kind(id_kind, IdKind::Int).map(|()| ids.to_vec()),
             GivenIds::Text(texts) => texts,
         };
         check_kind(id_kind, IdKind::Text)?;

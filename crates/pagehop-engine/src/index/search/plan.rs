@@ -8,7 +8,7 @@ use crate::{Effort, Error, Measured, Reach, SearchOptions, SearchPlan};
 pub(crate) fn plan(meta: &Meta, k: usize, effort: &Effort) -> Result<SearchPlan, Error> {
     let plan = match *effort {
         Effort::Default => default_plan(meta, k),
-        Effort::Recall(1.0) => SearchPlan { options: None, reach: Reach::Within, outdated: None },
+        Effort::Recall(1.0) => SearchPlan::exact(),
         Effort::Recall(recall) => plan_for(meta, k, recall)?,
         Effort::Settings { search_list, slack } => SearchOptions::of_settings(search_list, slack).into(),
     };

@@ -35,7 +35,7 @@ impl Running {
     ///
     /// # Errors
     ///
-    /// Those of [`Index::search`](crate::Index::search) for an invalid query.
+    /// Those of [`Index::search_with`](crate::Index::search_with) for an invalid query.
     pub(crate) fn begin(
         &mut self,
         state: &State,

@@ -44,15 +44,17 @@ impl<P: Pages> Index<P> {
         Searcher::new(self.pages(), self.newest())
     }
 
-    /// Finds the `k` rows nearest to `query`. Returns fewer only if the index has fewer.
+    /// Finds the `k` rows nearest to `query`, with these options and whatever the index was
+    /// calibrated to: [`Index::options`] gives those that reach a recall. Returns fewer rows only if
+    /// the index has fewer.
     ///
     /// # Errors
     ///
     /// [`Error::Dimension`] if `query` has another number of dimensions than the index;
     /// [`Error::Argument`] if the metric is not defined for it or an option is out of range;
     /// [`Error::Corrupt`] if a page contradicts the format.
-    pub fn search(&self, query: &[f32], k: usize, options: &SearchOptions) -> Result<SearchResult, Error> {
-        self.searcher().search(query, k, options)
+    pub fn search_with(&self, query: &[f32], k: usize, options: &SearchOptions) -> Result<SearchResult, Error> {
+        self.searcher().search_with(query, k, options)
     }
 }
 
@@ -69,8 +71,8 @@ impl<'i, P: Pages> Searcher<'i, P> {
         plan(&self.state.meta, k, effort)
     }
 
-    /// Finds the `k` rows nearest to `query`; see [`Index::search`](crate::Index::search).
-    pub fn search(&mut self, query: &[f32], k: usize, options: &SearchOptions) -> Result<SearchResult, Error> {
+    /// Finds the `k` rows nearest to `query`; see [`Index::search_with`](crate::Index::search_with).
+    pub fn search_with(&mut self, query: &[f32], k: usize, options: &SearchOptions) -> Result<SearchResult, Error> {
         options.validate(k)?;
         self.renew()?;
         let missed_before = self.reader.pages_missed();
