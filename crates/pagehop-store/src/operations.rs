@@ -188,9 +188,10 @@ pub fn vacuum(index: &Index<IndexFile>, progress: OnProgress<'_>) -> Result<Vacu
 /// `progress`: the new graph is already committed, and the settings of the last calibration, if
 /// there was one, stay.
 ///
-/// It costs as much as a build, and holds all vectors in memory, what a build of them needs, and the
-/// new pages, up to [`OpenOptions::transaction_bytes`]. [`compact`](crate::compact) trains, too, in a file of its
-/// own and within a budget of memory, while no other process has the index open.
+/// It costs as much as a build, and holds all vectors in memory, what a build of them needs, and
+/// the new pages, up to [`OpenOptions::transaction_bytes`]. [`compact`](crate::compact) trains,
+/// too, in a file of its own and within a budget of memory, while no other process has the index
+/// open.
 ///
 /// # Errors
 ///

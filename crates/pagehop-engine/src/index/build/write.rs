@@ -202,7 +202,7 @@ pub(super) fn column_pages(meta: &Meta, columns: Option<&ColumnRows>) -> u32 {
     })
 }
 
-/// The same of `columns` with so many postings each.
+/// The same of `columns`, with the number of `postings` of each.
 pub(super) fn tree_pages(meta: &Meta, columns: &[Column], postings: impl Fn(usize) -> usize) -> u32 {
     if columns.is_empty() {
         return 0;

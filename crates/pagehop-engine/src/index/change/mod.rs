@@ -357,8 +357,9 @@ impl<'w, W: PagesMut> Change<'w, W> {
 }
 
 impl<W: SharedPages> Change<'_, W> {
-    /// [`Change::add`] by up to `threads` threads; 0 for as many as the process may use. Which edges the nodes get depends on the turns that the threads take. With one thread
-    /// the same rows always give the same pages.
+    /// [`Change::add`] by up to `threads` threads; 0 for as many as the process may use. Which
+    /// edges the nodes get depends on the turns that the threads take. With one thread the same
+    /// rows always give the same pages.
     ///
     /// # Errors
     ///

@@ -32,14 +32,14 @@ impl<P: Pages> Index<P> {
 }
 
 impl<W: PagesMut> Change<'_, W> {
-    /// Trains the model again, with the rows that the index has, and rebuilds the index. All vectors
-    /// are in memory, as 32-bit numbers, and so is what a build of them needs.
+    /// Trains the model again, with the rows that the index has, and rebuilds the index. All
+    /// vectors are in memory, as 32-bit numbers, and so is what a build of them needs.
     ///
     /// # Errors
     ///
-    /// [`Error::Full`] if the host has no room for the new pages
-    /// ([`PagesMut::bytes_left`]); mostly before a row is read. [`Error::Interrupted`] if `progress`
-    /// says so; any error of the host. The change must then be dropped.
+    /// [`Error::Full`] if the host has no room for the new pages ([`PagesMut::bytes_left`]); mostly
+    /// before a row is read. [`Error::Interrupted`] if `progress` says so; any error of the host.
+    /// The change must then be dropped.
     pub fn train(&mut self, progress: OnProgress<'_>) -> Result<(), Error> {
         training::refuse_large(&self.graph)?;
         training::rebuild(

@@ -35,7 +35,8 @@ const EXACT_SAMPLES_MAX: usize = 1024;
 const ALL_SAMPLES_MAX: usize = CALIBRATION_QUERIES_MAX;
 /// At most one sample without an exact answer per this many rows.
 const ROWS_PER_MORE: u64 = 16;
-/// At most one sample with an exact answer per this many rows, up to [`EXACT_SAMPLES_FEW`] and beyond.
+/// At most one sample with an exact answer per this many rows, up to [`EXACT_SAMPLES_FEW`] and
+/// beyond.
 const ROWS_PER_SAMPLE: u64 = 4;
 const ROWS_PER_FURTHER: u64 = 64;
 /// For k above this, only `count * NEIGHBORS_FEW / k` samples are used, because each sample gives k
@@ -60,8 +61,8 @@ impl<P: Pages> Index<P> {
     /// # Errors
     ///
     /// [`Error::Argument`] for fewer than [`CALIBRATION_QUERIES_MIN`] `queries`; the errors of
-    /// [`Index::search_with`] for an invalid query; [`Error::Interrupted`] if `progress` breaks; any
-    /// error of the host.
+    /// [`Index::search_with`] for an invalid query; [`Error::Interrupted`] if `progress` breaks;
+    /// any error of the host.
     pub fn calibrate(
         &self,
         queries: Option<&[f32]>,

@@ -37,8 +37,8 @@ impl<P: Pages> Searcher<'_, P> {
     ///
     /// # Errors
     ///
-    /// Those of [`Index::search_with`](crate::Index::search_with); [`Error::Argument`] if the filter
-    /// was planned for another index.
+    /// Those of [`Index::search_with`](crate::Index::search_with); [`Error::Argument`] if the
+    /// filter was planned for another index.
     pub fn answer(
         &mut self,
         query: &[f32],

@@ -104,8 +104,8 @@ impl<'i, P: Pages> Cursor<'i, P> {
     ///
     /// # Errors
     ///
-    /// Those of [`Index::search_with`](crate::Index::search_with). After an error the cursor must not be used
-    /// until a rescan succeeds.
+    /// Those of [`Index::search_with`](crate::Index::search_with). After an error the cursor must
+    /// not be used until a rescan succeeds.
     pub fn rescan(&mut self, query: &[f32], options: &SearchOptions) -> Result<(), Error> {
         self.renew()?;
         self.restart(query, options)
@@ -246,8 +246,8 @@ impl<'i, P: Pages> Cursor<'i, P> {
     ///
     /// # Errors
     ///
-    /// Those of [`Index::search_with`](crate::Index::search_with). After an error the cursor must not be used
-    /// until [`Cursor::rescan`] succeeds.
+    /// Those of [`Index::search_with`](crate::Index::search_with). After an error the cursor must
+    /// not be used until [`Cursor::rescan`] succeeds.
     pub fn next_hit(&mut self) -> Result<Option<Found>, Error> {
         let found = self.advance()?;
         self.parts.reader.pause();

@@ -65,8 +65,8 @@ impl<P: Pages> Index<P> {
 ///
 /// # Errors
 ///
-/// Those of [`Index::search_with`](crate::Index::search_with); [`Error::Argument`] if the filter was
-/// planned for an index with another number of columns.
+/// Those of [`Index::search_with`](crate::Index::search_with); [`Error::Argument`] if the filter
+/// was planned for an index with another number of columns.
 pub(super) fn search_filtered<P: Pages>(
     searcher: &mut Searcher<'_, P>,
     query: &[f32],

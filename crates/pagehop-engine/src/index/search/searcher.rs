@@ -45,8 +45,8 @@ impl<P: Pages> Index<P> {
     }
 
     /// Finds the `k` rows nearest to `query`, with these options and whatever the index was
-    /// calibrated to: [`Index::options`] gives those that reach a recall. Returns fewer rows only if
-    /// the index has fewer.
+    /// calibrated to: [`Index::options`] gives those that reach a recall. Returns fewer rows only
+    /// if the index has fewer.
     ///
     /// # Errors
     ///
@@ -71,7 +71,8 @@ impl<'i, P: Pages> Searcher<'i, P> {
         plan(&self.state.meta, k, effort)
     }
 
-    /// Finds the `k` rows nearest to `query`; see [`Index::search_with`](crate::Index::search_with).
+    /// Finds the `k` rows nearest to `query`; see
+    /// [`Index::search_with`](crate::Index::search_with).
     pub fn search_with(&mut self, query: &[f32], k: usize, options: &SearchOptions) -> Result<SearchResult, Error> {
         options.validate(k)?;
         self.renew()?;
