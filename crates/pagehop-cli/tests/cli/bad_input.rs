@@ -112,7 +112,7 @@ fn extreme_dimensions_build_and_search() {
 fn too_little_memory_is_refused_at_the_start() {
     let folder = Folder::new();
     folder.fbin("items.fbin", &vectors(20_000, 64, 1));
-    let error = folder.run("build items.fbin -o i --memory 1KiB").error(2);
+    let error = folder.run("build items.fbin -o i --memory 1KiB").error(1);
     assert!(error.contains("memory"), "{error}");
     assert!(!folder.path("i").exists());
 }

@@ -90,7 +90,7 @@ fn values_are_added_and_updated() {
     folder.write("price.csv", "price\n10\n\"\"\n30.5\n");
     let report = |line: &str| -> Value { json_lines(&folder.run(line).ok()).remove(0) };
     let updated = report("update-columns i ids.txt price.csv --batch 2 --json --quiet");
-    assert_eq!((&updated["changed"], &updated["unchanged"]), (&json!(2), &json!(1)));
+    assert_eq!(updated["changed"], json!(2));
     expect(&folder, "i", &items, "price >= 10", |row| row == 7 || row == 9);
     folder.run("vacuum i --quiet").ok();
     folder.run("check i").ok();
