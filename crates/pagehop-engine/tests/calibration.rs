@@ -7,8 +7,9 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use pagehop_engine::{
-    Batch, CALIBRATED_ROWS_MIN, CALIBRATION_QUERIES_MAX, Calibration, Effort, Error, Index, Metric, RECALL_DEFAULT,
-    Reach, SEARCH_LIST_MAX, SearchOptions, SearchResult,
+    Batch, CALIBRATED_ROWS_MIN, CALIBRATION_QUERIES_MAX, CALIBRATION_QUERIES_MIN, Calibration, Effort, Error,
+    Index, Metric, RECALL_DEFAULT, Reach, SEARCH_LIST_MAX, SearchOptions, SearchResult, calibration_memory_bytes,
+    calibration_memory_bytes_min,
 };
 use pagehop_sim::MemPages;
 use support::{Rows, embeddings, index, no_progress, recall, truth};
@@ -452,4 +453,29 @@ fn of_more_queries_than_a_calibration_takes_some_are_spread_over_all() {
     assert_eq!((known.samples as usize, known.by_queries), (CALIBRATION_QUERIES_MAX, true));
     queries.pop();
     assert!(matches!(index.calibrate(Some(&queries), 2, &mut no_progress()), Err(Error::Dimension { .. })));
+}
+
+#[test]
+fn little_memory_takes_fewer_samples_and_too_little_is_an_error() {
+    let (count, dim) = (CALIBRATED_ROWS_MIN, 24);
+    let index = index(&Rows::new(dim, embeddings(dim, count as usize, 1)), Metric::L2);
+    let (most, least) = (calibration_memory_bytes(count, dim), calibration_memory_bytes_min(count, dim));
+    let within = |bytes, queries: Option<&[f32]>| index.calibrate_within(bytes, queries, 1, &mut no_progress());
+    let samples = |bytes| within(bytes, None).unwrap().expect("there are enough rows").samples as usize;
+    assert_eq!(samples(u64::MAX), count as usize / 4);
+    assert_eq!((samples(most), samples(least)), (count as usize / 4, CALIBRATION_QUERIES_MIN));
+    let between = samples(least.midpoint(most));
+    assert!(between > CALIBRATION_QUERIES_MIN && between < count as usize / 4, "{between}");
+    // The first that goes are samples without exact answers.
+    assert_eq!(samples(most - most / 100), count as usize / 4);
+    let refused = within(least - 1, None);
+    assert!(matches!(refused, Err(Error::Memory { needed_bytes, .. }) if needed_bytes == least), "{refused:?}");
+    let theirs = embeddings(dim, 60, 2);
+    let known = within(0, Some(&theirs)).unwrap().expect("there are enough rows");
+    assert_eq!(known.samples, 60, "the caller has these in memory already");
+    let known = within(least, None).unwrap().expect("there are enough rows");
+    let queries = embeddings(dim, 300, 3);
+    let rows = Rows::new(dim, embeddings(dim, count as usize, 1));
+    let (found, ..) = recall(&index, &rows, Metric::L2, &queries, &known.plan(10, 0.95).options.unwrap());
+    assert!(found > 0.92, "{found}");
 }

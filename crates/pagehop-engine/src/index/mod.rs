@@ -42,7 +42,9 @@ pub use change::pending::PendingPlace;
 pub use change::training::TRAINED_ENOUGH;
 pub use open::Index;
 pub use payloads::Payloads;
-pub use recall::calibrate::{CALIBRATION_QUERIES_MAX, CALIBRATION_QUERIES_MIN, calibration_memory_bytes};
+pub use recall::calibrate::{
+    CALIBRATION_QUERIES_MAX, CALIBRATION_QUERIES_MIN, calibration_memory_bytes, calibration_memory_bytes_min,
+};
 pub use search::batch::Batch;
 pub use search::cursor::Cursor;
 pub use search::filter_plan::FilterPlan;

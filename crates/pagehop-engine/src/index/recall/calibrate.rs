@@ -1,7 +1,8 @@
 //! Calibration: measures which settings reach which recall.
 //!
 //! ```text
-//! choose   up to 8,000 vectors of the data as queries, or of those that a user gives
+//! choose   up to 8,000 vectors of the data as queries, fewer if memory has no room for them, or
+//!          of those that a user gives
 //! scan     every row, for the exact nearest rows of up to 1,024 of them, or of all that are given
 //! search   for all of them, and derive what shorter lists and less slack would have found, and
 //!          in how many hops (effort.rs)
@@ -46,6 +47,8 @@ const NEIGHBORS_FEW: usize = 25;
 const ROWS_PER_NEIGHBOR: u64 = 10;
 /// Bytes of a sample beside its vector: its answers, and what each list and slack would find.
 const SAMPLE_BYTES: u64 = 2048;
+/// Fewest samples with exact answers of an index that has rows for more.
+const SAMPLES_LEAST: usize = CALIBRATION_QUERIES_MIN;
 /// Share of the samples that are nearer to their neighbors than a query that counts as far.
 const NEAR_SHARE: f32 = 0.99;
 
@@ -69,10 +72,27 @@ impl<P: Pages> Index<P> {
         threads: usize,
         progress: OnProgress<'_>,
     ) -> Result<Option<Calibration>, Error> {
+        self.calibrate_within(u64::MAX, queries, threads, progress)
+    }
+
+    /// As [`Index::calibrate`], with as many rows for queries as `memory_bytes` have room for, if
+    /// that is fewer. Of a user's queries it takes as many as ever.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Index::calibrate`]; [`Error::Memory`] if there is no room for the fewest rows.
+    pub fn calibrate_within(
+        &self,
+        memory_bytes: u64,
+        queries: Option<&[f32]>,
+        threads: usize,
+        progress: OnProgress<'_>,
+    ) -> Result<Option<Calibration>, Error> {
         let mut reader = self.pages().reader();
         let state = self.newest().renew(&mut reader)?;
         let (rows, change) = (state.meta.rows, &state.meta.change);
-        let (some, more) = sample_counts(rows);
+        let memory_bytes = if queries.is_none() { memory_bytes } else { u64::MAX };
+        let (some, more) = counts_within(rows, state.meta.dim, memory_bytes)?;
         let node_pages = state.node_pages(self.pages());
         let (all, seed) = ((some + more, EVIDENCE_ROWS), change.commit);
         let mut samples = match queries {
@@ -147,10 +167,44 @@ fn sample_counts(rows: u64) -> (usize, usize) {
 /// Estimated memory, in bytes, of a calibration by rows of an index of `rows` rows: the samples and
 /// their codes, and the model and the landmarks of the index. The memory of pages is not included.
 pub fn calibration_memory_bytes(rows: u64, dim: usize) -> u64 {
-    let ((some, more), inner) = (sample_counts(rows), inner_dim(dim) as u64);
-    let samples = (some + more) as u64 * (4 * dim as u64 + SAMPLE_BYTES) + some as u64 * 10 * inner;
+    memory_bytes_of(rows, dim, sample_counts(rows))
+}
+
+/// The same with the fewest samples: less is an error of [`Index::calibrate_within`].
+pub fn calibration_memory_bytes_min(rows: u64, dim: usize) -> u64 {
+    memory_bytes_of(rows, dim, (sample_counts(rows).0.min(SAMPLES_LEAST), 0))
+}
+
+fn memory_bytes_of(rows: u64, dim: usize, (some, more): (usize, usize)) -> u64 {
+    let [exact, other] = sample_bytes(dim);
+    let inner = inner_dim(dim) as u64;
     let landmarks = rows / landmark_every(rows as usize) as u64 * (inner / 8 + 24);
-    samples + landmarks + CENTROIDS_MAX as u64 * 5 * inner
+    some as u64 * exact + more as u64 * other + landmarks + CENTROIDS_MAX as u64 * 5 * inner
+}
+
+/// Bytes of a sample with an exact answer, for which it is coded, and of another.
+fn sample_bytes(dim: usize) -> [u64; 2] {
+    let other = 4 * dim as u64 + SAMPLE_BYTES;
+    [other + 10 * inner_dim(dim) as u64, other]
+}
+
+/// The samples that `memory_bytes` have room for. Those with exact answers come first: the others
+/// only make more of them.
+fn counts_within(rows: u64, dim: usize, memory_bytes: u64) -> Result<(usize, usize), Error> {
+    let least = calibration_memory_bytes_min(rows, dim);
+    if memory_bytes < least {
+        let kib = |bytes: u64| bytes.div_ceil(1 << 10);
+        let what = format!(
+            "a calibration of {rows} rows needs {} KiB of memory, memory is {} KiB",
+            kib(least),
+            kib(memory_bytes)
+        );
+        return Err(Error::Memory { what, needed_bytes: least });
+    }
+    let ((some, more), [exact, other]) = (sample_counts(rows), sample_bytes(dim));
+    let room = memory_bytes - memory_bytes_of(rows, dim, (0, 0));
+    let some = some.min((room / exact) as usize);
+    Ok((some, more.min(((room - some as u64 * exact) / other) as usize)))
 }
 
 /// The samples, of `count`, that calibrate an index for `k` neighbors.
