@@ -118,3 +118,22 @@ def test_rows_that_others_have_locked_are_searched_past(connect: Connect) -> Non
                     found[way] += len(truth & set(ids(connection, statement)))
                     hops[way] += number(connection, "SELECT hops FROM pagehop_last_scan()")
     assert found["lock"] > found["condition"] - 0.01 * 100 * len(QUERIES), (found, hops)
+
+
+def test_a_limit_may_be_as_large_as_the_type_allows(connect: Connect) -> None:
+    """As programs write that want all rows. The wanted k does not wrap."""
+    connection = connect()
+    built(connection, 5000)
+    run(connection, "UPDATE items SET note = id % 3")
+    run(connection, "VACUUM items")
+    nearest = f"SELECT id FROM items WHERE {{}} ORDER BY embedding <-> '{QUERIES[0]}' LIMIT {{}} OFFSET {{}}"
+    with only_by_index(connection):
+        run(connection, "SET LOCAL pagehop.scan_order = relaxed_order")
+        for where, rows in [("true", 5000), ("note = '1'", 1667)]:
+            for offset in [0, 7]:
+                few = ids(connection, nearest.format(where, 5000, offset))
+                hops = number(connection, "SELECT hops FROM pagehop_last_scan()")
+                for limit in [2**63 - 1, 2**62, 2**32]:
+                    many = ids(connection, nearest.format(where, limit, offset))
+                    assert (many, len(many)) == (few, rows - offset), (where, limit, offset)
+                    assert number(connection, "SELECT hops FROM pagehop_last_scan()") == hops

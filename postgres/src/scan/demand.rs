@@ -76,7 +76,7 @@ impl Demand {
         // SAFETY: the caller says that the plan runs.
         let (arrived, held_back) = unsafe { (passage.arrived(), passage.held_back() + self.waiting) };
         let more = rows_left(self.wanted?.count, arrived, self.returned.saturating_sub(held_back));
-        let k = (taken + more).saturating_sub(held_back).min(2 * self.k);
+        let k = taken.saturating_add(more).saturating_sub(held_back).min(2 * self.k);
         let is_more = k > self.k;
         self.k = self.k.max(k);
         let next = taken + (self.k.saturating_sub(taken) / 2).max(1);
