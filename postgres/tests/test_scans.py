@@ -265,3 +265,35 @@ def _end_early(connection: psycopg.Connection, queries: list[str]) -> None:
                 run(connection, f"SELECT 1 / 0 FROM ({ordered} LIMIT 5) o")
             run(connection, "ROLLBACK TO s")
             assert len(ids(connection, "FETCH 3 FROM a")) == 3
+
+
+def test_a_first_scan_reads_as_many_buffers_as_the_next(connect: Connect) -> None:
+    """Page 0 is read once, whether the search is new or one from before, with a filter and
+    without.
+    """
+    connection = connect()
+    filled(connection)
+    run(connection, "DROP INDEX items_embedding; ALTER TABLE items ADD kind int; UPDATE items SET kind = id % 5")
+    run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops, kind)")
+    run(connection, "VACUUM ANALYZE items")
+    for where in ["true", "kind = 1"]:
+        nearest = f"SELECT FROM items WHERE {where} ORDER BY embedding <-> '{QUERIES[0]}' LIMIT 10"
+
+        def buffers(connection: psycopg.Connection, nearest: str = nearest) -> int:
+            [[[plan]]] = run(connection, f"EXPLAIN (ANALYZE, BUFFERS, FORMAT json) {nearest}")
+            assert isinstance(plan, dict)
+            scan = plan["Plan"]["Plans"][0]
+            assert scan["Index Name"] == "items_embedding"
+            return int(scan["Shared Hit Blocks"]) + int(scan["Shared Read Blocks"])
+
+        with only_by_index(connection):
+            # The session opens the index, and keeps the search.
+            buffers(connection)
+            buffers(connection)
+            again = buffers(connection)
+            # Two cursors have the searches that were kept, so the third scan has a new one.
+            for cursor in ["one", "other"]:
+                run(connection, f"DECLARE {cursor} CURSOR FOR {nearest}; FETCH 1 FROM {cursor}")
+            new = buffers(connection)
+        print(where, new, again)
+        assert new == again, where

@@ -55,23 +55,19 @@ impl Search {
             let at = idle.iter().position(|search| Rc::ptr_eq(&search.index, &index))?;
             Some(idle.swap_remove(at))
         });
-        if let Some(mut search) = idle {
-            // SAFETY: the caller says that the scan keeps its index open, which is this search's.
-            unsafe { search.begin(scan, query, (conditions, limits))? };
-            return Ok(search);
-        }
-        // SAFETY: the scan keeps its index open. The cursor is dropped before the index that it
-        // borrows from.
+        // SAFETY: the caller says that the scan keeps its index open, which is this search's. The
+        // cursor is dropped before the index that it borrows from.
         unsafe {
-            count_scan(scan);
-            let demand = demand_of(scan, &index);
-            let k = demand.k;
-            let options = options::search(|k, effort| index.options(k, effort), (*scan).indexRelation, k)?;
-            let mut cursor = cursor(&index, query, &options)?;
-            only(&mut cursor, &index, conditions)?;
-            cursor.expect(k);
-            limits.set(&mut cursor);
-            Ok(Box::new(Self { cursor, index, ahead: HeapAhead::default(), ahead_before: 0, demand }))
+            if let Some(mut search) = idle {
+                search.begin(scan, query, (conditions, limits))?;
+                return Ok(search);
+            }
+            // It has read page 0, and what the search takes is known from that.
+            let cursor = cursor(&index, query, &SearchOptions::default())?;
+            let (ahead, demand) = (HeapAhead::default(), Demand::default());
+            let mut search = Box::new(Self { cursor, index, ahead, ahead_before: 0, demand });
+            search.start(scan, query, (conditions, limits))?;
+            Ok(search)
         }
     }
 
@@ -85,13 +81,33 @@ impl Search {
         &mut self,
         scan: pg_sys::IndexScanDesc,
         query: &[f32],
-        (conditions, limits): (&Conditions, &Limits),
+        with: (&Conditions, &Limits),
     ) -> Result<(), Error> {
         // SAFETY: the caller says that the scan keeps its index open, and that it is this one.
-        let (demand, options) = unsafe {
+        unsafe {
             self.index.pages().attach((*scan).indexRelation);
-            count_scan(scan);
             self.cursor.renew()?;
+            self.start(scan, query, with)
+        }
+    }
+
+    /// Starts in the state that the cursor has just read.
+    ///
+    /// # Safety
+    ///
+    /// As [`Search::begin`].
+    unsafe fn start(
+        &mut self,
+        scan: pg_sys::IndexScanDesc,
+        query: &[f32],
+        (conditions, limits): (&Conditions, &Limits),
+    ) -> Result<(), Error> {
+        // It may renew that state, so it comes first.
+        let filter = conditions.filter(&self.index.columns());
+        let filter = filter.map(|filter| self.cursor.plan_filter(&filter)).transpose()?;
+        // SAFETY: the caller says that the scan keeps its index open, and that it is this one.
+        let (demand, options) = unsafe {
+            count_scan(scan);
             let demand = demand_of(scan, &self.index);
             let plan = |k: usize, effort: &Effort| self.cursor.plan(k, effort);
             let options = options::search(plan, (*scan).indexRelation, demand.k)?;
@@ -100,7 +116,9 @@ impl Search {
         self.demand = demand;
         self.ahead_before = self.all_pages_ahead();
         self.cursor.restart(query, &options)?;
-        only(&mut self.cursor, &self.index, conditions)?;
+        if let Some(filter) = filter {
+            self.cursor.only(filter);
+        }
         self.cursor.expect(self.demand.k);
         limits.set(&mut self.cursor);
         Ok(())
@@ -203,18 +221,6 @@ impl Search {
 unsafe fn demand_of(scan: pg_sys::IndexScanDesc, index: &OpenIndex) -> Demand {
     // SAFETY: the caller passes a scan that is about to return its first row.
     Demand::new(unsafe { limit::rows(scan) }, index.nodes_per_row.get())
-}
-
-/// Makes the cursor find only rows that meet the conditions.
-fn only(
-    cursor: &mut Cursor<'static, RelationPages>,
-    index: &OpenIndex,
-    conditions: &Conditions,
-) -> Result<(), Error> {
-    if let Some(filter) = conditions.filter(&index.columns()) {
-        cursor.only(index.plan_filter(&filter)?);
-    }
-    Ok(())
 }
 
 /// A cursor whose type hides the lifetime of the index that it borrows from.

@@ -26,6 +26,7 @@
 
 use std::cmp::Reverse;
 
+use crate::filter::Filter;
 use crate::graph::key_id;
 use crate::index::find::text_of;
 use crate::index::open::Index;
@@ -33,6 +34,7 @@ use crate::index::search::bound::Bound;
 use crate::index::search::cursor_parts::{CursorParts, Phase};
 use crate::index::search::cursor_postings::Gathering;
 use crate::index::search::filter_plan::FilterPlan;
+use crate::index::search::filtered::planned;
 use crate::index::search::found::Found;
 use crate::index::search::met::{Met, Row};
 use crate::index::search::nearest::NearRow;
@@ -130,6 +132,17 @@ impl<'i, P: Pages> Cursor<'i, P> {
     /// Those of [`Index::options`].
     pub fn plan(&self, k: usize, effort: &Effort) -> Result<SearchPlan, Error> {
         plan(&self.parts.state.meta, k, effort)
+    }
+
+    /// Prepares a filter for this cursor as [`Index::plan_filter`] does, in the state that it has.
+    /// [`Cursor::restart`] must follow, and then [`Cursor::only`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Index::plan_filter`].
+    pub fn plan_filter(&mut self, filter: &Filter) -> Result<FilterPlan, Error> {
+        let CursorParts { pages, reader, state, .. } = &mut self.parts;
+        planned(filter, (*pages, self.newest), reader, state)
     }
 
     /// The second half of [`Cursor::rescan`], after [`Cursor::renew`].

@@ -13,6 +13,7 @@
 //! fewer than `k` rows come only if fewer pass.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::filter::{Filter, GivenIds, Test};
 use crate::graph::{key_distance, key_id};
@@ -95,6 +96,30 @@ pub(super) fn search_filtered<P: Pages>(
     Ok(result)
 }
 
+/// Prepares a filter for searches in `state`, which is renewed if its pages have changed.
+pub(super) fn planned<'p, P: Pages>(
+    filter: &Filter,
+    (pages, newest): (&'p P, &Newest),
+    reader: &mut P::Reader<'p>,
+    state: &mut Arc<State>,
+) -> Result<FilterPlan, Error> {
+    let known = newest.known();
+    let filter = numbered(filter, pages, newest)?;
+    let test = Test::new(&filter, &known.columns.columns)?;
+    let mut last = None;
+    loop {
+        let commit = state.meta.change.commit;
+        let plan = FilterPlan::new(test.clone(), state, reader);
+        reader.release();
+        match plan {
+            // Pages of two commits may contradict each other. Pages of one may not.
+            Err(Error::Corrupt { .. }) if last != Some(commit) => last = Some(commit),
+            plan => return plan,
+        }
+        *state = newest.renew(reader)?;
+    }
+}
+
 impl<P: Pages> Searcher<'_, P> {
     /// Prepares a filter over this index, for searches one after another.
     ///
@@ -108,21 +133,8 @@ impl<P: Pages> Searcher<'_, P> {
     /// column's kind does not have, NaN, or a filter that is nested too deep; [`Error::Corrupt`] if
     /// pages contradict each other; any error of the host.
     pub fn plan_filter(&mut self, filter: &Filter) -> Result<FilterPlan, Error> {
-        let known = self.newest.known();
-        let filter = numbered(filter, self.pages, self.newest)?;
-        let test = Test::new(&filter, &known.columns.columns)?;
-        let mut last = None;
-        loop {
-            self.state = self.newest.renew(&mut self.reader)?;
-            let commit = self.state.meta.change.commit;
-            let plan = FilterPlan::new(test.clone(), &self.state, &mut self.reader);
-            self.reader.release();
-            match plan {
-                // Pages of two commits may contradict each other. Pages of one may not.
-                Err(Error::Corrupt { .. }) if last != Some(commit) => last = Some(commit),
-                plan => return plan,
-            }
-        }
+        self.state = self.newest.renew(&mut self.reader)?;
+        planned(filter, (self.pages, self.newest), &mut self.reader, &mut self.state)
     }
 
     /// The answer of a walk; `None` if it found too few rows or became too expensive. Rows that may
