@@ -49,11 +49,10 @@ pub(crate) unsafe fn raise(index: pg_sys::Relation, error: Error) -> ! {
         Error::Full { what, source: Some(source) } => {
             (PgSqlErrorCode::ERRCODE_DISK_FULL, format!("index \"{name}\": {what}: {source}"), None)
         }
-        Error::Memory { what, .. } => (
-            PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY,
-            format!("index \"{name}\": {what}"),
-            Some("Lower work_mem, of which a scan takes up to eight times, or look at the limits on the server's memory.".into()),
-        ),
+        // SAFETY: the caller has the relation open.
+        Error::Memory { what, .. } => unsafe {
+            out_of_memory(index, &what, "Look at the limits on the server's memory.")
+        },
         Error::Io { what, source } => {
             (PgSqlErrorCode::ERRCODE_IO_ERROR, format!("index \"{name}\": {what}: {source}"), None)
         }
@@ -61,6 +60,17 @@ pub(crate) unsafe fn raise(index: pg_sys::Relation, error: Error) -> ! {
         other => (PgSqlErrorCode::ERRCODE_INTERNAL_ERROR, format!("index \"{name}\": {other}"), None),
     };
     report(code, message, hint)
+}
+
+/// Raises the error for memory that the system refuses, with a hint.
+///
+/// # Safety
+///
+/// `index` is open.
+pub(crate) unsafe fn out_of_memory(index: pg_sys::Relation, what: &str, hint: &str) -> ! {
+    // SAFETY: the caller has the relation open.
+    let message = format!("index \"{}\": {what}", unsafe { name(index) });
+    report(PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY, message, Some(hint.to_string()))
 }
 
 /// Raises an error with a hint, which `ereport!` has no place for.

@@ -41,6 +41,10 @@ use crate::rows::opclass::Kind;
 use crate::rows::vector;
 use crate::{errors, options, replay};
 
+/// The hint of an error for memory that a scan does not get.
+const MEMORY_HINT: &str =
+    "Lower work_mem, of which a scan takes up to eight times, or look at the limits on the server's memory.";
+
 /// The state of a scan between calls.
 struct Scan {
     kind: Kind,
@@ -291,7 +295,12 @@ impl Scan {
     /// `scan` has its index open.
     unsafe fn raise(&self, scan: pg_sys::IndexScanDesc, error: Error) -> ! {
         // SAFETY: the caller says that the index is open.
-        unsafe { replay::raise((*scan).indexRelation, error, self.replayed) }
+        unsafe {
+            if let Error::Memory { what, .. } = &error {
+                errors::out_of_memory((*scan).indexRelation, what, MEMORY_HINT);
+            }
+            replay::raise((*scan).indexRelation, error, self.replayed)
+        }
     }
 
     /// Takes the query from an ORDER BY key.
