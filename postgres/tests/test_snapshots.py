@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -58,12 +59,18 @@ nearest_tid(PG_FUNCTION_ARGS)
 
 @pytest.fixture
 def module(server: Server) -> Iterator[Path]:
-    """The compiled code above, in a folder that the server's user can read."""
+    with compiled(server, SCAN) as library:
+        yield library
+
+
+@contextmanager
+def compiled(server: Server, code: str) -> Iterator[Path]:
+    """C code as a library of the server, in a folder that its user can read."""
     include = subprocess.run([server.pg_config, "--includedir-server"], check=True, capture_output=True, text=True)
     with tempfile.TemporaryDirectory(prefix="pagehop-module-") as folder:
         Path(folder).chmod(0o755)
         source, library = Path(folder, "scan.c"), Path(folder, "scan.so")
-        source.write_text(SCAN)
+        source.write_text(code)
         flags = ["-shared", "-fPIC", "-I", include.stdout.strip()]
         subprocess.run(["cc", *flags, "-o", library, source], check=True)
         yield library

@@ -285,6 +285,8 @@ impl BufferReader<'_> {
 
     /// Begins to read a block that seems to be in no buffer; remembers the buffer if it is in one.
     fn read_ahead(&self, block: u32) {
+        // It may take locks of the buffer manager, and wait for storage.
+        assert!(!self.is_locked.get(), "reads are begun while no page is locked");
         let (relation, waits) = (self.pages.relation.get(), &self.pages.waits);
         if !self.pages.exists(block) || waits.leaves(block, || self.has_begun(block)) {
             return;
