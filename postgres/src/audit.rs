@@ -75,7 +75,8 @@ unsafe fn wanted(index: pg_sys::Relation, info: &Info) -> Option<f32> {
 
 /// Audits an index if enough has changed since it was last measured. If its searches find less than
 /// their target, it is calibrated and audited again, and the log has a message. An index that was
-/// calibrated by a user's queries is left alone: rows do not replace them.
+/// calibrated by a user's queries is left alone: its rows neither replace the queries nor tell what
+/// searches for them find.
 ///
 /// # Safety
 ///
@@ -96,11 +97,15 @@ pub(crate) unsafe fn changed_index(index: pg_sys::Relation, wait: &mut dyn FnMut
     {
         return Ok(());
     }
+    let query_bytes = memory::query_bytes(info.dim, K, info.rows);
+    let all = info.rows.min(SAMPLES as u64) * query_bytes;
     // SAFETY: the caller keeps the index open.
-    if !unsafe { has_room(index, &info) } {
+    if unsafe {
+        !memory::has_room(index, "audited", SAMPLES_MIN * query_bytes, all)
+            || !train::count_own_snapshot(index, "audited")
+    } {
         return Ok(());
     }
-    train::count_own_snapshot();
     let mut wait_and_go_on = |_: Progress| {
         wait();
         std::ops::ControlFlow::Continue(())
@@ -115,37 +120,22 @@ pub(crate) unsafe fn changed_index(index: pg_sys::Relation, wait: &mut dyn FnMut
         if !found.misses(reached) {
             return Ok(());
         }
-        calibrate::measure_and_store(index, None, &mut wait_and_go_on)?;
         let name = errors::name(index);
         let RecallReport { recall, half_interval, .. } = found;
         let missed = format!(
-            "searches of index \"{name}\" found {recall:.4} +- {half_interval:.4}, where {target} was asked: it was \
-             calibrated again"
+            "searches of index \"{name}\" found {recall:.4} +- {half_interval:.4}, where {target} was asked"
         );
+        if !calibrate::by_rows_if_room(index, &mut wait_and_go_on)? {
+            pgrx::log!("{missed}");
+            return Ok(());
+        }
+        let missed = format!("{missed}: it was calibrated again");
         match undisturbed(index, &mut wait_and_go_on)? {
             Some(now) => pgrx::log!("{missed}, and they find {:.4} +- {:.4}", now.recall, now.half_interval),
             None => pgrx::log!("{missed}"),
         }
     }
     Ok(())
-}
-
-/// Whether an audit has room for its fewest queries; the log has a message if not. VACUUM goes on
-/// without an audit, which it may leave out.
-///
-/// # Safety
-///
-/// `index` is open.
-unsafe fn has_room(index: pg_sys::Relation, info: &Info) -> bool {
-    let needed = SAMPLES_MIN * memory::query_bytes(info.dim, K, info.rows);
-    let has_room = needed <= memory::limit_bytes();
-    if !has_room {
-        // SAFETY: the caller keeps the index open.
-        let (name, setting) = (unsafe { errors::name(index) }, memory::setting());
-        let kilobytes = needed.div_ceil(1 << 10);
-        pgrx::log!("index \"{name}\" was not audited: that takes {kilobytes} kB, more than {setting}");
-    }
-    has_room
 }
 
 /// The audit of an index by its rows; `None` if an insertion trained it during this time, so that

@@ -8,10 +8,7 @@
 
 use std::ops::ControlFlow;
 
-use pagehop_engine::{
-    BuildOptions, CreateOptions, DIM_MAX, Error, IdKind, Progress, Value, build_memory_bytes,
-    calibration_memory_bytes,
-};
+use pagehop_engine::{BuildOptions, CreateOptions, DIM_MAX, Error, IdKind, Progress, Value, build_memory_bytes};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
@@ -158,9 +155,8 @@ unsafe fn write_index(index: pg_sys::Relation, budget: &Budget, mut rows: Spill)
         if !sample.is_all() {
             add_others(index, &mut rows, sample)?;
         }
-        let beside = calibration_memory_bytes(rows.len() as u64, budget.dim);
         drop(rows);
-        calibrate::new_index(index, budget.threads, budget.bytes.saturating_sub(beside))?;
+        calibrate::new_index(index, budget.threads, budget.bytes.max(budget.least(sample.len())))?;
         if sink::needs_wal(index) {
             sink::log(index, pg_sys::ForkNumber::MAIN_FORKNUM);
         }

@@ -6,17 +6,22 @@
 
 use std::ops::ControlFlow;
 
-use pagehop_engine::{CALIBRATED_ROWS_MIN, Calibration, Error, Index, OnProgress, Progress};
+use pagehop_engine::{
+    CALIBRATED_ROWS_MIN, Calibration, Error, Index, Info, OnProgress, Progress, calibration_memory_bytes,
+    calibration_memory_bytes_min,
+};
 use pgrx::pg_sys;
 
 use crate::pages::copied::CopiedPages;
 use crate::pages::open_indexes::{self, OpenIndex};
 use crate::pages::writer;
+use crate::rows::memory;
 use crate::signals::Signals;
-use crate::{progress, train};
+use crate::{errors, progress, train};
 
-/// Calibrates an index at the end of its build, unless it has too few rows: on `threads` threads,
-/// if a copy of the index takes at most `memory` bytes.
+/// Calibrates an index at the end of its build, unless it has too few rows, in up to `memory`
+/// bytes: on `threads` threads, if there is room for a copy of the index, too. A build in little
+/// memory has taken more, and the calibration may take its fewest samples then.
 ///
 /// # Safety
 ///
@@ -24,21 +29,25 @@ use crate::{progress, train};
 pub(crate) unsafe fn new_index(index: pg_sys::Relation, threads: usize, memory: u64) -> Result<(), Error> {
     // SAFETY: the caller keeps the index open.
     let open = unsafe { open_indexes::open(index)? };
+    let Info { rows, dim, .. } = open.info()?;
+    let wanted = calibration_memory_bytes(rows, dim);
     let copied = match threads {
         1 => None,
-        _ => CopiedPages::of(open.pages(), memory)?,
+        _ => CopiedPages::of(open.pages(), memory.saturating_sub(wanted))?,
     };
+    let memory = memory.max(calibration_memory_bytes_min(rows, dim));
+    memory::reserve(memory.min(wanted) as usize);
     let found = match copied {
         Some(pages) => {
             let signals = Signals::block();
-            Index::open(pages)?.calibrate(None, threads, &mut |step| {
+            Index::open(pages)?.calibrate_within(memory, None, threads, &mut |step| {
                 signals.delivered(|| {
                     progress::show(step);
                     go_on(step)
                 })
             })?
         }
-        None => open.calibrate(None, 1, &mut |step| {
+        None => open.calibrate_within(memory, None, 1, &mut |step| {
             progress::show(step);
             go_on(step)
         })?,
@@ -55,12 +64,31 @@ pub(crate) unsafe fn new_index(index: pg_sys::Relation, threads: usize, memory: 
 /// `index` is open and of this access method, and this backend is not its writer.
 pub(crate) unsafe fn grown_index(index: pg_sys::Relation) -> Result<(), Error> {
     // SAFETY: the caller keeps the index open and is not its writer.
-    unsafe { measure_and_store(index, None, &mut go_on).map(|_| ()) }
+    unsafe { by_rows_if_room(index, &mut go_on).map(|_| ()) }
+}
+
+/// Calibrates an index by its rows, and returns whether there was memory for that; the log has a
+/// line if not.
+///
+/// # Safety
+///
+/// As [`grown_index`].
+pub(crate) unsafe fn by_rows_if_room(index: pg_sys::Relation, progress: OnProgress<'_>) -> Result<bool, Error> {
+    // SAFETY: the caller keeps the index open and is not its writer.
+    unsafe {
+        let Info { rows, dim, .. } = open_indexes::open(index)?.info()?;
+        let (least, wanted) = (calibration_memory_bytes_min(rows, dim), calibration_memory_bytes(rows, dim));
+        if !memory::has_room(index, "calibrated", least, wanted) {
+            return Ok(false);
+        }
+        measure_and_store(index, None, progress)?;
+        Ok(true)
+    }
 }
 
 /// Calibrates an index that has enough rows, if it was never calibrated, if its model `is_trained`
-/// again, or if many rows have changed since. A calibration by a user's queries is kept: rows do
-/// not replace them.
+/// again, or if many rows have changed since. A calibration by a user's queries is kept, since rows
+/// do not replace them: the log says that it may no longer hold.
 ///
 /// # Safety
 ///
@@ -73,21 +101,48 @@ pub(crate) unsafe fn changed_index(
 ) -> Result<(), Error> {
     // SAFETY: the caller keeps the index open.
     let info = unsafe { open_indexes::open(index)?.info()? };
-    let is_due = info.calibrated.is_none_or(|known| (is_trained || known.is_outdated()) && !known.by_queries);
+    let is_due = info.calibrated.is_none_or(|known| is_trained || known.is_outdated());
     if info.rows < CALIBRATED_ROWS_MIN || !is_due {
         return Ok(());
     }
-    train::count_own_snapshot();
+    if let Some(known) = info.calibrated.filter(|known| known.by_queries) {
+        // SAFETY: the caller keeps the index open.
+        unsafe { say_kept(index, is_trained, known.changes) };
+        return Ok(());
+    }
+    // SAFETY: the caller keeps the index open.
+    if unsafe { !train::count_own_snapshot(index, "calibrated") } {
+        return Ok(());
+    }
     let mut wait_and_go_on = |_| {
         wait();
         ControlFlow::Continue(())
     };
     // SAFETY: the caller keeps the index open and is not its writer.
-    unsafe { measure_and_store(index, None, &mut wait_and_go_on).map(|_| ()) }
+    unsafe { by_rows_if_room(index, &mut wait_and_go_on).map(|_| ()) }
+}
+
+/// Logs that an index keeps a calibration by queries, though it `is_trained` again or has changed
+/// much.
+///
+/// # Safety
+///
+/// `index` is open.
+unsafe fn say_kept(index: pg_sys::Relation, is_trained: bool, changes: u64) {
+    // SAFETY: the caller keeps the index open.
+    let (name, regclass) = unsafe { (errors::name(index), errors::regclass(index)) };
+    let since = match is_trained {
+        true => "was trained again, which gave it another graph".to_string(),
+        false => format!("has had {changes} rows added or deleted"),
+    };
+    pgrx::log!(
+        "index \"{name}\" {since} since it was calibrated by queries: searches may find less than their recall. \
+         SELECT pagehop_calibrate({regclass}, queries); measures what they take now"
+    );
 }
 
 /// Measures with `queries`, or with rows of the index if there are none, and stores what was found:
-/// nothing, if the index has too few rows.
+/// nothing, if the index has too few rows. Rows are used as far as maintenance has memory for them.
 ///
 /// Insertions go on while it measures. If one of them trains the model, the measured graph is
 /// replaced, and its pages may be in use again: the measurement begins again.
@@ -104,7 +159,7 @@ pub(crate) unsafe fn measure_and_store(
     let open = unsafe { open_indexes::open(index)? };
     loop {
         let measured = graph(&open)?;
-        let found = open.calibrate(queries, 1, progress);
+        let found = open.calibrate_within(memory::limit_bytes(), queries, 1, progress);
         if graph(&open)? != measured {
             continue;
         }

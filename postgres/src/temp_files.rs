@@ -76,6 +76,8 @@ pub(crate) struct TempFiles {
     places: Vec<CString>,
     /// The folder of the index.
     index_place: CString,
+    /// Bytes that `temp_file_limit` leaves, where an error by it is to be avoided.
+    limit: Option<u64>,
 }
 
 impl TempFiles {
@@ -87,7 +89,24 @@ impl TempFiles {
     pub(crate) unsafe fn of(index: pg_sys::Relation) -> Self {
         // SAFETY: the caller keeps the index open.
         let index_place = folder(unsafe { (*index).rd_locator.spcOid });
-        Self { places: temp_tablespaces().into_iter().map(folder).collect(), index_place }
+        Self { places: temp_tablespaces().into_iter().map(folder).collect(), index_place, limit: None }
+    }
+
+    /// Counts what `temp_file_limit` leaves as free, if this transaction has `used` bytes of it.
+    pub(crate) fn keep_to_limit(&mut self, used: u64) {
+        // SAFETY: a setting of this backend, in kilobytes, or -1.
+        let limit = u64::try_from(unsafe { pg_sys::temp_file_limit });
+        self.limit = limit.ok().map(|kilobytes| (kilobytes << 10).saturating_sub(used));
+    }
+
+    /// Bytes that the disks have for new files, if the system reports it.
+    fn on_disk(&self) -> Option<u64> {
+        // Each place takes an equal share, and several may be on one file system.
+        let of = |place: &CString| {
+            let shares = self.places.iter().filter(|other| device(other) == device(place)).count() as u64;
+            Some((free_bytes(place)? / shares).saturating_mul(self.places.len() as u64))
+        };
+        self.places.iter().map(of).min()?
     }
 }
 
@@ -97,16 +116,14 @@ impl Scratch for TempFiles {
     }
 
     fn free_bytes(&self) -> Option<u64> {
-        // Each place takes an equal share, and several may be on one file system.
-        let of = |place: &CString| {
-            let shares = self.places.iter().filter(|other| device(other) == device(place)).count() as u64;
-            Some((free_bytes(place)? / shares).saturating_mul(self.places.len() as u64))
-        };
-        self.places.iter().map(of).min()?
+        self.on_disk().into_iter().chain(self.limit).min()
     }
 
+    /// Pages do not count against `temp_file_limit`. Where that leaves less than the disk, the space
+    /// for them is looked at alone.
     fn has_pages(&self) -> bool {
-        self.places.iter().all(|place| device(place) == device(&self.index_place))
+        let is_limited = self.limit.is_some_and(|limit| self.on_disk().is_none_or(|disk| limit < disk));
+        !is_limited && self.places.iter().all(|place| device(place) == device(&self.index_place))
     }
 
     fn free_page_bytes(&self) -> Option<u64> {

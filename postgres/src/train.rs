@@ -14,7 +14,7 @@ use pgrx::pg_sys;
 
 use crate::errors;
 use crate::held_interrupts::HeldInterrupts;
-use crate::pages::open_indexes;
+use crate::pages::open_indexes::{self, OpenIndex};
 use crate::pages::writer::{self, Writer};
 use crate::rows::sample::Budget;
 use crate::rows::spill::Spill;
@@ -24,6 +24,9 @@ use crate::temp_files::TempFiles;
 
 /// Position of `ProcArrayLock` among the named locks, in PostgreSQL 17 and 18.
 const PROC_ARRAY_LOCK: usize = 4;
+// The bindings do not have the number. Another one would be another lock, so look it up in
+// `storage/lwlocklist.h` of each new server.
+const _: () = assert!(pg_sys::PG_VERSION_NUM < 190_000);
 /// Blocks of a table: "to the end".
 const ALL_BLOCKS: u32 = u32::MAX;
 /// Bytes of a row id in a list that grows.
@@ -31,7 +34,28 @@ const ROW_ID_BYTES: usize = 3 * size_of::<u64>();
 /// Milliseconds that a training waits for the lock of the index to give itself up.
 const GIVE_UP_MS: i32 = 1000;
 
-/// Trains the model of an index again if it has grown that far, and returns whether it did.
+/// How a training ended.
+enum Outcome {
+    /// The index was trained with this many rows.
+    Trained(usize),
+    /// It has no rows, or another training came first.
+    NotNeeded,
+    Lacks(Lack),
+}
+
+/// What a training has too little of.
+enum Lack {
+    /// The setting that limits memory, which would have to allow this many bytes.
+    Setting(u64),
+    /// Memory that the system gives, by this many bytes at once.
+    System(usize),
+    /// Disk space, or something else that is full, in the engine's words.
+    Space(String),
+}
+
+/// Trains the model of an index again if it has grown that far, and returns whether it did. If it
+/// cannot, for lack of memory or disk space, the user of a VACUUM gets a warning, and for autovacuum
+/// the log has a line: a vacuum that failed each time would leave dead rows and old transaction ids.
 ///
 /// # Safety
 ///
@@ -42,55 +66,92 @@ pub(crate) unsafe fn grown_index(
     heap: pg_sys::Relation,
     wait: &mut dyn FnMut(),
 ) -> Result<bool, Error> {
-    // SAFETY: the caller keeps the index open.
-    let open = unsafe { open_indexes::open(index)? };
-    if !open.wants_training()? {
-        return Ok(false);
-    }
-    // SAFETY: the caller keeps the index open.
-    let (dim, metric, filters) =
-        unsafe { (open_indexes::dimensions(index)?, Kind::of(index).metric, columns::for_engine(index)) };
-    let budget = Budget { bytes: memory::limit_bytes(), dim, metric, columns: filters.len(), threads: 1 };
-    let has_room = |rows: usize| {
-        let has_room = budget.sample(rows).is_all();
-        if !has_room {
-            // SAFETY: the caller keeps the index open.
-            unsafe { say_no_room(index, budget.least(rows).div_ceil(1 << 20)) };
+    // SAFETY: the caller keeps both open and is not the writer of the index.
+    unsafe {
+        if !open_indexes::open(index)?.wants_training()? {
+            return Ok(false);
         }
-        has_room
+        match trained(index, heap, wait)? {
+            Outcome::Trained(count) => {
+                let name = errors::name(index);
+                pgrx::log!("index \"{name}\" was trained again with {count} rows");
+                Ok(true)
+            }
+            Outcome::NotNeeded => Ok(false),
+            Outcome::Lacks(lack) => {
+                say_not_trained(index, lack);
+                Ok(false)
+            }
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`grown_index`].
+unsafe fn trained(
+    index: pg_sys::Relation,
+    heap: pg_sys::Relation,
+    wait: &mut dyn FnMut(),
+) -> Result<Outcome, Error> {
+    // SAFETY: the caller keeps the index open.
+    let (open, dim, metric, filters) = unsafe {
+        let open = open_indexes::open(index)?;
+        (open, open_indexes::dimensions(index)?, Kind::of(index).metric, columns::for_engine(index))
     };
+    let budget = Budget { bytes: memory::limit_bytes(), dim, metric, columns: filters.len(), threads: 1 };
+    let exceeds = |rows| (!budget.sample(rows).is_all()).then(|| Outcome::Lacks(Lack::Setting(budget.least(rows))));
+    let refused = |bytes: usize| (!memory::is_given(bytes)).then_some(Outcome::Lacks(Lack::System(bytes)));
     // The ids of the rows take memory, too, and there are more of them than nodes if rows share
     // nodes.
-    if !has_room(open.info()?.rows as usize) {
-        return Ok(false);
+    let rows = open.info()?.rows as usize;
+    if let Some(lacks) = exceeds(rows).or_else(|| refused(rows * ROW_ID_BYTES)) {
+        return Ok(lacks);
     }
-    memory::reserve(open.info()?.rows as usize * ROW_ID_BYTES);
-    count_own_snapshot();
     // SAFETY: the caller keeps both open and is not the writer of the index.
-    let mut host = unsafe { Host::new(index, heap, wait) };
+    let mut host = unsafe {
+        if !count_own_snapshot(index, "trained") {
+            return Ok(Outcome::NotNeeded);
+        }
+        Host::new(index, heap, wait)
+    };
     let known = open.host_row_ids(&mut host, &mut |_| {
         pgrx::check_for_interrupts!();
         ControlFlow::Continue(())
     })?;
-    if !has_room(known.len()) {
-        return Ok(false);
+    let in_memory = budget.rows_in_memory();
+    let aside = Spill::file_bytes(known.len(), dim, in_memory);
+    if let Some(lacks) = exceeds(known.len()).or_else(|| host.lacks_space(aside)) {
+        return Ok(lacks);
     }
-    let mut rows = Spill::new(dim, budget.rows_in_memory(), filters);
+    let (mut rows, mut missing) = (Spill::new(dim, in_memory, filters), 0);
     host.read(&known, (0, ALL_BLOCKS), &mut |row_id, vector, values| {
-        rows.add(row_id, vector, values).unwrap_or_else(|_| memory::refuse(rows.len() * 4 * dim));
+        if missing == 0 && rows.add(row_id, vector, values).is_err() {
+            missing = rows.len() * 4 * dim;
+            rows = Spill::new(dim, 0, Vec::new());
+        }
     });
-    if rows.len() == 0 {
-        return Ok(false);
-    }
-    let (count, all) = (rows.len(), budget.sample(rows.len()));
     // The system may have less than `maintenance_work_mem`.
-    memory::reserve(build_memory_bytes(count, dim, 1).min(budget.of_engine(count)) as usize);
+    let (count, engine) = (rows.len(), budget.of_engine(rows.len()));
+    let lacks = match missing {
+        0 => refused(build_memory_bytes(count, dim, 1).min(engine) as usize),
+        missing => Some(Outcome::Lacks(Lack::System(missing))),
+    };
+    match lacks {
+        Some(lacks) => Ok(lacks),
+        None if count == 0 => Ok(Outcome::NotNeeded),
+        None => train(&open, &mut rows, &budget, &mut host),
+    }
+}
+
+/// Trains with rows that were read.
+fn train(open: &OpenIndex, rows: &mut Spill, budget: &Budget, host: &mut Host<'_>) -> Result<Outcome, Error> {
+    let (count, engine) = (rows.len(), budget.of_engine(rows.len()));
     let signals = Signals::leave();
     let held = Rc::new(HeldInterrupts::hold());
     host.held = Some(Rc::clone(&held));
     let mut go_on = |_| held.look();
-    let trained =
-        open.train_beside(&mut rows.source(all, &signals)?, budget.of_engine(count), &mut host, &mut go_on);
+    let trained = open.train_beside(&mut rows.source(budget.sample(count), &signals)?, engine, host, &mut go_on);
     host.held = None;
     drop(signals);
     // A training that another one has overtaken is not an error. A cancel still counts then.
@@ -98,31 +159,49 @@ pub(crate) unsafe fn grown_index(
         held.end_statement();
     }
     drop(held);
-    let trained = trained?;
-    if trained {
-        // SAFETY: the caller keeps the index open.
-        let name = unsafe { errors::name(index) };
-        pgrx::log!("index \"{name}\" was trained again with {count} rows");
+    match trained {
+        Ok(true) => Ok(Outcome::Trained(count)),
+        Ok(false) => Ok(Outcome::NotNeeded),
+        // Rows that are close together, and too many for a partition.
+        Err(Error::Memory { needed_bytes, .. }) if needed_bytes > engine => {
+            Ok(Outcome::Lacks(Lack::Setting(needed_bytes + budget.beside(count))))
+        }
+        Err(Error::Memory { needed_bytes, .. }) => Ok(Outcome::Lacks(Lack::System(needed_bytes as usize))),
+        Err(Error::Full { what, .. }) => Ok(Outcome::Lacks(Lack::Space(what))),
+        Err(error) => Err(error),
     }
-    Ok(trained)
 }
 
-/// Reports that memory has no room for a training, which takes `megabytes`: to the user of a
-/// VACUUM, or in the log.
+/// Reports that a training was left out: to the user of a VACUUM, or in the log.
 ///
 /// # Safety
 ///
 /// `index` is open.
-unsafe fn say_no_room(index: pg_sys::Relation, megabytes: u64) {
+unsafe fn say_not_trained(index: pg_sys::Relation, lack: Lack) {
     // SAFETY: the caller keeps the index open.
     let (name, sql_name) = unsafe { (errors::name(index), errors::sql_name(index)) };
-    let setting = memory::setting();
-    let message = format!(
-        "the model of index \"{name}\" was trained with far fewer rows, and {setting} is too small to train it again"
-    );
-    let hint = format!(
-        "SET maintenance_work_mem = '{megabytes}MB'; and run VACUUM again, or REINDEX INDEX CONCURRENTLY {sql_name};"
-    );
+    let megabytes = |bytes: u64| bytes.div_ceil(1 << 20);
+    let (why, hint) = match lack {
+        Lack::Setting(bytes) => (
+            format!("{} is too small to train it again", memory::setting()),
+            format!(
+                "SET maintenance_work_mem = '{}MB'; and run VACUUM again, or REINDEX INDEX CONCURRENTLY {sql_name};",
+                megabytes(bytes)
+            ),
+        ),
+        Lack::System(bytes) => (
+            format!("the system does not give {} MB to train it again", megabytes(bytes as u64)),
+            format!(
+                "Lower {}, or look at the limits on the server's memory. The next VACUUM tries it again.",
+                memory::setting()
+            ),
+        ),
+        Lack::Space(what) => (
+            format!("there is no room to train it again: {what}"),
+            "Free disk space, or raise temp_file_limit if that is set. The next VACUUM tries it again.".to_string(),
+        ),
+    };
+    let message = format!("the model of index \"{name}\" was trained with far fewer rows, and {why}");
     if memory::is_autovacuum() {
         pgrx::log!("{message}. {hint}");
     } else {
@@ -131,18 +210,34 @@ unsafe fn say_no_room(index: pg_sys::Relation, megabytes: u64) {
 }
 
 /// Makes the snapshot of this vacuum count for other backends, which ignore those of vacuums: rows
-/// that it reads, and graphs that it searches, are not removed until it ends.
+/// that it reads, and graphs that it searches, are not removed until it ends. Returns whether it
+/// did: under `REPEATABLE READ` the transaction would get its first snapshot again, so the index is
+/// not, for example, `"trained"`, and a warning says so.
 ///
 /// A snapshot that has not counted so far may see rows whose vectors were removed from TOAST since
 /// it was taken. So a new one takes its place. In a parallel vacuum it stays: workers that start
 /// take it over from this backend, which then must still have it.
-pub(crate) fn count_own_snapshot() {
+///
+/// # Safety
+///
+/// `index` is open.
+pub(crate) unsafe fn count_own_snapshot(index: pg_sys::Relation, done: &str) -> bool {
+    // SAFETY: a value of this backend; the caller keeps the index open.
+    unsafe {
+        if pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 {
+            let message =
+                format!("index \"{}\" was not {done}: the transaction keeps its snapshot", errors::name(index));
+            let hint = "SET default_transaction_isolation = 'read committed'; and run VACUUM again.".to_string();
+            errors::warn(message, hint);
+            return false;
+        }
+    }
     // SAFETY: the entries of this backend in shared memory, changed under the lock that they are
     // read with, as `vacuum_rel` does. The active snapshot is the one that `vacuum_rel` took, and
     // it takes back whatever is in its place.
     unsafe {
         if u32::from((*pg_sys::MyProc).statusFlags) & pg_sys::PROC_IN_VACUUM == 0 {
-            return;
+            return true;
         }
         let is_renewed = pg_sys::ActiveSnapshotSet() && !pg_sys::IsInParallelMode();
         if is_renewed {
@@ -158,6 +253,7 @@ pub(crate) fn count_own_snapshot() {
         if is_renewed {
             pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
         }
+        true
     }
 }
 
@@ -214,6 +310,19 @@ impl<'w> Host<'w> {
 }
 
 impl Host<'_> {
+    /// What the disk or `temp_file_limit` lacks, if rows of `aside` bytes go to files. Otherwise
+    /// counts them as used.
+    fn lacks_space(&mut self, aside: u64) -> Option<Outcome> {
+        self.temp_files.keep_to_limit(0);
+        if let Some(free) = self.temp_files.free_bytes().filter(|free| *free < aside) {
+            let (needed, free) = (aside.div_ceil(1 << 20), free >> 20);
+            let what = format!("its rows need {needed} MiB of temporary files, {free} MiB are free");
+            return Some(Outcome::Lacks(Lack::Space(what)));
+        }
+        self.temp_files.keep_to_limit(aside);
+        None
+    }
+
     fn turn_when_free<T>(
         &mut self,
         is_alone: bool,

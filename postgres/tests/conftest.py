@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import fcntl
 import os
+import subprocess
+import tempfile
 from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
 
 from devserver import DEFAULT, GIVEN, Cluster, Server, Setting, install, install_extension, open_clusters
+from devserver.processes import server_owner
 from tests.items import create, run
 
 
@@ -111,6 +115,23 @@ def pytest_runtest_makereport(
 
 
 _numbers = iter(range(1, 1_000_000))
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Path]:
+    """A folder for a tablespace, on a file system of 6 MB.
+
+    It is not below `tmp_path`, because the server's user cannot enter pytest's folders. Each run of
+    pytest closes the folder that all runs share.
+    """
+    with tempfile.TemporaryDirectory(prefix="pagehop-disk-") as disk:
+        owner = server_owner()
+        options = f"size=6m,uid={owner.uid},gid={owner.gid},mode=700"
+        mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", disk]
+        if subprocess.run(mount, check=False, capture_output=True).returncode != 0:
+            pytest.skip("only root may mount a small disk")
+        yield Path(disk)
+        subprocess.run(["umount", disk], check=True)
 
 
 @pytest.fixture

@@ -5,9 +5,8 @@ valid.
 from __future__ import annotations
 
 import subprocess
-import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,7 +15,6 @@ import pytest
 from psycopg import errors
 
 from devserver import Cluster
-from devserver.processes import server_owner
 from tests.items import Connect, create, everything, fill, ids, number, recall, run, value, vectors
 from tests.test_inspect import ask, check
 from tests.test_maintenance import wait
@@ -157,23 +155,6 @@ def test_a_canceled_vacuum_goes_on_next_time(connect: Connect) -> None:
     report = check(connection)
     assert (report["nodes"], report["dead_nodes"]) == (1500, 0)
     assert recall(connection) > 0.97
-
-
-@pytest.fixture
-def small_disk() -> Iterator[Path]:
-    """A folder for a tablespace, on a file system of 6 MB.
-
-    It is not below `tmp_path`, because the server's user cannot enter pytest's folders. Each run of
-    pytest closes the folder that all runs share.
-    """
-    with tempfile.TemporaryDirectory(prefix="pagehop-disk-") as disk:
-        owner = server_owner()
-        options = f"size=6m,uid={owner.uid},gid={owner.gid},mode=700"
-        mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", disk]
-        if subprocess.run(mount, check=False, capture_output=True).returncode != 0:
-            pytest.skip("only root may mount a small disk")
-        yield Path(disk)
-        subprocess.run(["umount", disk], check=True)
 
 
 def test_a_full_disk_ends_the_statement_only(new_cluster: Callable[..., Cluster], small_disk: Path) -> None:

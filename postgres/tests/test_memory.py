@@ -236,7 +236,8 @@ def test_memory_that_a_scan_does_not_get_is_an_error(new_cluster: Callable[..., 
     assert all("work_mem" in str(hint) for hint in refused.values()), refused
 
 
-def test_memory_that_a_training_does_not_get_is_an_error(new_cluster: Callable[..., Cluster]) -> None:
+def test_a_vacuum_goes_on_without_memory_for_a_training(new_cluster: Callable[..., Cluster]) -> None:
+    """If it failed, the table would keep its dead rows and old transaction ids."""
     cluster, rows, dim = new_cluster(autovacuum=False, fsync=False, maintenance_work_mem="1GB"), 4200, 500
     trained = "SELECT trained_rows FROM pagehop_info('items_embedding')"
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
@@ -251,23 +252,81 @@ def test_memory_that_a_training_does_not_get_is_an_error(new_cluster: Callable[.
     refused = 0
     # 6 MB are too little for the rows. The others hold the rows, which take 8 MB, but not the
     # graph.
-    for room in [6, 10, 14, 18]:
+    for at, room in enumerate([6, 10, 14, 18]):
         cluster.stop()
         with processes_limited_to(int(used) * 1024 + (room << 20)):
             cluster.start()
         with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
-            try:
-                run(connection, "VACUUM items")
-            except errors.OutOfMemory:
+            said = notices(connection)
+            delete(connection, f"id = {at}")
+            run(connection, "VACUUM (INDEX_CLEANUP on) items")
+            assert dead_rows(connection) == 0
+            assert ask(connection, "pagehop_info")["deleted_rows"] in (0, at + 1)
+            if number(connection, trained) == before:
                 refused += 1
-                assert number(connection, trained) == before
-            assert number(connection, "SELECT count(*) FROM items") == rows
+                assert any("the system does not give" in one and "to train it again" in one for one in said), said
+            assert number(connection, "SELECT count(*) FROM items") == rows - 1 - at
     assert refused > 1
     cluster.restart()
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         run(connection, "VACUUM items")
-        assert number(connection, trained) == rows
-        assert check(connection)["nodes"] == rows
+        assert number(connection, trained) == rows - 4
+        assert check(connection)["nodes"] == rows - 4
+
+
+def delete(connection: psycopg.Connection, where: str) -> None:
+    """Deletes rows, and has them counted before the next statement."""
+    run(connection, f"DELETE FROM items WHERE {where}")
+    run(connection, "SELECT pg_stat_force_next_flush()")
+    assert dead_rows(connection) > 0
+
+
+def dead_rows(connection: psycopg.Connection) -> int:
+    return number(connection, "SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'items'")
+
+
+def test_a_calibration_stays_within_maintenance_work_mem(new_cluster: Callable[..., Cluster]) -> None:
+    """It takes fewer of the rows as queries. With no room for the fewest, or if the system has less
+    memory, VACUUM goes on without it.
+    """
+    cluster = new_cluster(autovacuum=False, fsync=False, max_parallel_maintenance_workers=0)
+    rows, dim = 6000, 384
+    calibrated = "SELECT calibrated_nodes FROM pagehop_info('items_embedding')"
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        scatter(connection, rows, dim=dim)
+        build(connection)
+        by_all = run(connection, "SELECT * FROM pagehop_calibration('items_embedding')")
+        run(connection, "SET maintenance_work_mem = '1MB'")
+        by_some = run(connection, "SELECT * FROM pagehop_calibrate('items_embedding')")
+        assert by_some != by_all
+        assert recall(connection, queries(connection)) > 0.95
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        assert ask(connection, "pagehop_info")["nodes"] == rows
+        status = Path(f"/proc/{connection.info.backend_pid}/status").read_text()
+    [used] = re.findall(r"VmSize:\s*(\d+) kB", status)
+    cluster.stop()
+    with processes_limited_to(int(used) * 1024 + (3 << 20)):
+        cluster.start()
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        delete(connection, "id % 4 = 0")
+        run(connection, "SET maintenance_work_mem = '64MB'")
+        run(connection, "VACUUM items")
+        assert '"items_embedding" was not calibrated: the system does not give' in cluster.log.read_text()
+        assert (number(connection, calibrated), dead_rows(connection)) == (rows, 0)
+        run(connection, "SET maintenance_work_mem = '1MB'")
+        run(connection, "VACUUM (INDEX_CLEANUP on) items")
+        assert number(connection, calibrated) == rows * 3 // 4
+    cluster.restart()
+    if cluster.server.major < 18:
+        return
+    with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        run(connection, "SET maintenance_work_mem = '64kB'")
+        delete(connection, "id % 4 = 1")
+        run(connection, "VACUUM items")
+        assert '"items_embedding" was not calibrated: that takes' in cluster.log.read_text()
+        assert dead_rows(connection) == 0
+        with pytest.raises(errors.ProgramLimitExceeded, match="calibrating by rows needs 1 MB, more than maintenance"):
+            run(connection, "SELECT pagehop_calibrate('items_embedding')")
 
 
 def test_an_empty_table_and_a_single_row(connect: Connect) -> None:

@@ -61,13 +61,39 @@ pub(crate) fn budget(what: &str, bytes: u64) {
 
 /// Raises an error if the system refuses `bytes` now.
 pub(crate) fn reserve(bytes: usize) {
+    if !is_given(bytes) {
+        refuse(bytes);
+    }
+}
+
+/// Whether the system would give `bytes` now.
+pub(crate) fn is_given(bytes: usize) -> bool {
     let mut probe = Vec::<u8>::new();
     let given = probe.try_reserve_exact(bytes);
     // The compiler may remove an allocation that is not used.
     std::hint::black_box(&mut probe);
-    if given.is_err() {
-        refuse(bytes);
-    }
+    given.is_ok()
+}
+
+/// Whether there is memory for what a statement may leave out, as VACUUM may a measurement: at
+/// least `least` bytes within the limit, and the `wanted` ones, or as many as the limit allows, from
+/// the system. If not, the log says that `index` was not, for example, `"audited"`.
+///
+/// # Safety
+///
+/// `index` is open.
+pub(crate) unsafe fn has_room(index: pg_sys::Relation, done: &str, least: u64, wanted: u64) -> bool {
+    let (limit, kilobytes) = (limit_bytes(), |bytes: u64| bytes.div_ceil(1 << 10));
+    let taken = wanted.min(limit);
+    let why = match () {
+        () if least > limit => format!("that takes {} kB, more than {}", kilobytes(least), setting()),
+        () if !is_given(taken as usize) => format!("the system does not give {} kB", kilobytes(taken)),
+        () => return true,
+    };
+    // SAFETY: the caller keeps the index open.
+    let name = unsafe { errors::name(index) };
+    pgrx::log!("index \"{name}\" was not {done}: {why}");
+    false
 }
 
 /// Raises the error for `bytes` that the system refuses.

@@ -40,6 +40,12 @@ impl Spill {
         Self { dim, memory_rows, rows: 0, row_ids, vectors, columns, values, files: None }
     }
 
+    /// Most bytes of files that `rows` rows take, if `memory_rows` may stay in memory.
+    pub(crate) fn file_bytes(rows: usize, dim: usize, memory_rows: usize) -> u64 {
+        let stays = rows <= memory_rows || rows < chunk_rows(dim);
+        if stays { 0 } else { (rows * (size_of::<u64>() + 4 * dim)) as u64 }
+    }
+
     /// The filter columns.
     pub(crate) fn columns(&self) -> &[Column] {
         &self.columns

@@ -1,7 +1,10 @@
 //! Recall on demand: `pagehop_calibrate` measures what each recall takes, `pagehop_recall` measures
 //! the recall of this session's searches. The queries are rows of the index, or real ones.
 
-use pagehop_engine::{CALIBRATED_ROWS_MIN, Calibration, Error, Info, Measured, RECALLS, RecallReport, SAMPLES_MAX};
+use pagehop_engine::{
+    CALIBRATED_ROWS_MIN, Calibration, Error, Info, Measured, RECALLS, RecallReport, SAMPLES_MAX,
+    calibration_memory_bytes, calibration_memory_bytes_min,
+};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
@@ -104,8 +107,18 @@ fn measure_and_store(target: &Target, queries: &Queries) -> Result<Option<Calibr
         let info = open_indexes::open(index)?.info()?;
         let placed = queries::placed(Kind::of(index), info.dim, queries)?;
         let given = placed.as_ref().map_or(0, |placed| placed.len() / info.dim);
-        let bytes = given as u64 * memory::query_bytes(info.dim, CALIBRATED_K_MAX, info.rows);
-        memory::budget("calibrating by these queries", bytes);
+        match placed {
+            Some(_) => {
+                let bytes = given as u64 * memory::query_bytes(info.dim, CALIBRATED_K_MAX, info.rows);
+                memory::budget("calibrating by these queries", bytes);
+            }
+            None => {
+                let least = calibration_memory_bytes_min(info.rows, info.dim);
+                memory::budget("calibrating by rows", least);
+                let most = memory::limit_bytes().min(calibration_memory_bytes(info.rows, info.dim));
+                memory::reserve(most as usize);
+            }
+        }
         calibrate::measure_and_store(index, placed.as_deref(), &mut go_on)
     }
 }
