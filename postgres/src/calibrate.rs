@@ -7,8 +7,8 @@
 use std::ops::ControlFlow;
 
 use pagehop_engine::{
-    CALIBRATED_ROWS_MIN, Calibration, Error, Index, Info, OnProgress, Progress, calibration_memory_bytes,
-    calibration_memory_bytes_min,
+    CALIBRATED_ROWS_MIN, Calibration, Error, Index, Info, OnProgress, Progress, calibrate_within,
+    calibration_memory_bytes, calibration_memory_bytes_min,
 };
 use pgrx::pg_sys;
 
@@ -40,14 +40,14 @@ pub(crate) unsafe fn new_index(index: pg_sys::Relation, threads: usize, memory: 
     let found = match copied {
         Some(pages) => {
             let signals = Signals::block();
-            Index::open(pages)?.calibrate_within(memory, None, threads, &mut |step| {
+            calibrate_within(&Index::open(pages)?, memory, None, threads, &mut |step| {
                 signals.delivered(|| {
                     progress::show(step);
                     go_on(step)
                 })
             })?
         }
-        None => open.calibrate_within(memory, None, 1, &mut |step| {
+        None => calibrate_within(&open, memory, None, 1, &mut |step| {
             progress::show(step);
             go_on(step)
         })?,
@@ -159,7 +159,7 @@ pub(crate) unsafe fn measure_and_store(
     let open = unsafe { open_indexes::open(index)? };
     loop {
         let measured = graph(&open)?;
-        let found = open.calibrate_within(memory::limit_bytes(), queries, 1, progress);
+        let found = calibrate_within(&open, memory::limit_bytes(), queries, 1, progress);
         if graph(&open)? != measured {
             continue;
         }

@@ -119,8 +119,8 @@ impl Scratch for TempFiles {
         self.on_disk().into_iter().chain(self.limit).min()
     }
 
-    /// Pages do not count against `temp_file_limit`. Where that leaves less than the disk, the space
-    /// for them is looked at alone.
+    /// Pages do not count against `temp_file_limit`. Where that leaves less than the disk, the
+    /// space for them is looked at alone.
     fn has_pages(&self) -> bool {
         let is_limited = self.limit.is_some_and(|limit| self.on_disk().is_none_or(|disk| limit < disk));
         !is_limited && self.places.iter().all(|place| device(place) == device(&self.index_place))

@@ -54,8 +54,9 @@ enum Lack {
 }
 
 /// Trains the model of an index again if it has grown that far, and returns whether it did. If it
-/// cannot, for lack of memory or disk space, the user of a VACUUM gets a warning, and for autovacuum
-/// the log has a line: a vacuum that failed each time would leave dead rows and old transaction ids.
+/// cannot, for lack of memory or disk space, the user of a VACUUM gets a warning, and for
+/// autovacuum the log has a line: a vacuum that failed each time would leave dead rows and old
+/// transaction ids.
 ///
 /// # Safety
 ///

@@ -8,8 +8,8 @@ use std::ops::ControlFlow;
 
 use pagehop_engine::{
     Batch, CALIBRATED_ROWS_MIN, CALIBRATION_QUERIES_MAX, CALIBRATION_QUERIES_MIN, Calibration, Effort, Error,
-    Index, Metric, RECALL_DEFAULT, Reach, SEARCH_LIST_MAX, SearchOptions, SearchResult, calibration_memory_bytes,
-    calibration_memory_bytes_min,
+    Index, Metric, RECALL_DEFAULT, Reach, SEARCH_LIST_MAX, SearchOptions, SearchResult, calibrate_within,
+    calibration_memory_bytes, calibration_memory_bytes_min,
 };
 use pagehop_sim::MemPages;
 use support::{Rows, embeddings, index, no_progress, recall, truth};
@@ -460,7 +460,7 @@ fn little_memory_takes_fewer_samples_and_too_little_is_an_error() {
     let (count, dim) = (CALIBRATED_ROWS_MIN, 24);
     let index = index(&Rows::new(dim, embeddings(dim, count as usize, 1)), Metric::L2);
     let (most, least) = (calibration_memory_bytes(count, dim), calibration_memory_bytes_min(count, dim));
-    let within = |bytes, queries: Option<&[f32]>| index.calibrate_within(bytes, queries, 1, &mut no_progress());
+    let within = |bytes, queries: Option<&[f32]>| calibrate_within(&index, bytes, queries, 1, &mut no_progress());
     let samples = |bytes| within(bytes, None).unwrap().expect("there are enough rows").samples as usize;
     assert_eq!(samples(u64::MAX), count as usize / 4);
     assert_eq!((samples(most), samples(least)), (count as usize / 4, CALIBRATION_QUERIES_MIN));

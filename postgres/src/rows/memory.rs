@@ -76,8 +76,8 @@ pub(crate) fn is_given(bytes: usize) -> bool {
 }
 
 /// Whether there is memory for what a statement may leave out, as VACUUM may a measurement: at
-/// least `least` bytes within the limit, and the `wanted` ones, or as many as the limit allows, from
-/// the system. If not, the log says that `index` was not, for example, `"audited"`.
+/// least `least` bytes within the limit, and the `wanted` ones, or as many as the limit allows,
+/// from the system. If not, the log says that `index` was not, for example, `"audited"`.
 ///
 /// # Safety
 ///

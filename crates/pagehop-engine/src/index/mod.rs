@@ -43,7 +43,8 @@ pub use change::training::TRAINED_ENOUGH;
 pub use open::Index;
 pub use payloads::Payloads;
 pub use recall::calibrate::{
-    CALIBRATION_QUERIES_MAX, CALIBRATION_QUERIES_MIN, calibration_memory_bytes, calibration_memory_bytes_min,
+    CALIBRATION_QUERIES_MAX, CALIBRATION_QUERIES_MIN, calibrate_within, calibration_memory_bytes,
+    calibration_memory_bytes_min,
 };
 pub use search::batch::Batch;
 pub use search::cursor::Cursor;

@@ -72,65 +72,7 @@ impl<P: Pages> Index<P> {
         threads: usize,
         progress: OnProgress<'_>,
     ) -> Result<Option<Calibration>, Error> {
-        self.calibrate_within(u64::MAX, queries, threads, progress)
-    }
-
-    /// As [`Index::calibrate`], with as many rows for queries as `memory_bytes` have room for, if
-    /// that is fewer. Of a user's queries it takes as many as ever.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Index::calibrate`]; [`Error::Memory`] if there is no room for the fewest rows.
-    pub fn calibrate_within(
-        &self,
-        memory_bytes: u64,
-        queries: Option<&[f32]>,
-        threads: usize,
-        progress: OnProgress<'_>,
-    ) -> Result<Option<Calibration>, Error> {
-        let mut reader = self.pages().reader();
-        let state = self.newest().renew(&mut reader)?;
-        let (rows, change) = (state.meta.rows, &state.meta.change);
-        let memory_bytes = if queries.is_none() { memory_bytes } else { u64::MAX };
-        let (some, more) = counts_within(rows, state.meta.dim, memory_bytes)?;
-        let node_pages = state.node_pages(self.pages());
-        let (all, seed) = ((some + more, EVIDENCE_ROWS), change.commit);
-        let mut samples = match queries {
-            None => samples::choose(&state, node_pages, &mut reader, all, seed, progress)?,
-            Some(queries) => exact::given(state.meta.dim, &some_queries(queries, state.meta.dim), EVIDENCE_ROWS)?,
-        };
-        // The first samples are spread over the data like all of them.
-        let more = samples.split_off(if queries.is_none() { some.min(samples.len()) } else { samples.len() });
-        reader.pause();
-        if queries.is_some() && samples.len() < CALIBRATION_QUERIES_MIN {
-            let count = samples.len();
-            let what = format!("there are {count} queries, a calibration takes {CALIBRATION_QUERIES_MIN} at least");
-            return Err(Error::argument(what));
-        }
-        if rows < CALIBRATED_ROWS_MIN || samples.is_empty() {
-            return Ok(None);
-        }
-        let ks: Vec<usize> = KS.into_iter().filter(|k| *k as u64 * ROWS_PER_NEIGHBOR <= rows).collect();
-        // `k` = 1 and `k` = 10 use the same search, so they are measured together.
-        let groups: Vec<&[usize]> = ks.chunk_by(|_, k| *k <= EVIDENCE_ROWS).collect();
-        let some = |ks: &[usize]| some_of(samples.len(), ks[ks.len() - 1]);
-        let shares: Vec<Range<usize>> = groups.iter().map(|ks| some(ks)).collect();
-        for (share, ks) in shares.iter().zip(&groups) {
-            samples[share.clone()].iter_mut().for_each(|sample| sample.k = ks[ks.len() - 1]);
-        }
-        scan(&state, self.pages(), &mut samples, Bounds::Likely, threads, progress)?;
-        let effort = EffortMeasurement { state: &state, pages: self.pages(), threads: threads::available(threads) };
-        let mut entries = Vec::new();
-        for (at, (share, ks)) in shares.into_iter().zip(&groups).enumerate() {
-            let (done, total) = (at * effort::STAGES, groups.len() * effort::STAGES);
-            let more = &more[some_of(more.len(), ks[ks.len() - 1])];
-            entries.extend(effort.measure(&samples[share], more, ks, &mut |stage| {
-                progress(Progress { phase: "search", done: (done + stage) as u64, total: total as u64 })
-            })?);
-        }
-        let changes = change.added_rows.wrapping_add(change.deleted_rows);
-        let (samples, far) = (samples.len() as u32, far(&samples));
-        Ok(Some(Calibration { rows, changes, samples, by_queries: queries.is_some(), far, entries }))
+        calibrate_within(self, u64::MAX, queries, threads, progress)
     }
 
     /// The body of the meta page with this calibration, for a host that finishes a build with it.
@@ -143,6 +85,64 @@ impl<P: Pages> Index<P> {
         meta.calibration = Some(Arc::new(calibration));
         Ok(meta.encode())
     }
+}
+
+/// As [`Index::calibrate`], with as many rows for queries as `memory_bytes` have room for, if that
+/// is fewer. Of a user's queries it takes as many as ever.
+///
+/// # Errors
+///
+/// Those of [`Index::calibrate`]; [`Error::Memory`] if there is no room for the fewest rows.
+pub fn calibrate_within<P: Pages>(
+    index: &Index<P>,
+    memory_bytes: u64,
+    queries: Option<&[f32]>,
+    threads: usize,
+    progress: OnProgress<'_>,
+) -> Result<Option<Calibration>, Error> {
+    let mut reader = index.pages().reader();
+    let state = index.newest().renew(&mut reader)?;
+    let (rows, change) = (state.meta.rows, &state.meta.change);
+    let memory_bytes = if queries.is_none() { memory_bytes } else { u64::MAX };
+    let (some, more) = counts_within(rows, state.meta.dim, memory_bytes)?;
+    let node_pages = state.node_pages(index.pages());
+    let (all, seed) = ((some + more, EVIDENCE_ROWS), change.commit);
+    let mut samples = match queries {
+        None => samples::choose(&state, node_pages, &mut reader, all, seed, progress)?,
+        Some(queries) => exact::given(state.meta.dim, &some_queries(queries, state.meta.dim), EVIDENCE_ROWS)?,
+    };
+    // The first samples are spread over the data like all of them.
+    let more = samples.split_off(if queries.is_none() { some.min(samples.len()) } else { samples.len() });
+    reader.pause();
+    if queries.is_some() && samples.len() < CALIBRATION_QUERIES_MIN {
+        let count = samples.len();
+        let what = format!("there are {count} queries, a calibration takes {CALIBRATION_QUERIES_MIN} at least");
+        return Err(Error::argument(what));
+    }
+    if rows < CALIBRATED_ROWS_MIN || samples.is_empty() {
+        return Ok(None);
+    }
+    let ks: Vec<usize> = KS.into_iter().filter(|k| *k as u64 * ROWS_PER_NEIGHBOR <= rows).collect();
+    // `k` = 1 and `k` = 10 use the same search, so they are measured together.
+    let groups: Vec<&[usize]> = ks.chunk_by(|_, k| *k <= EVIDENCE_ROWS).collect();
+    let some = |ks: &[usize]| some_of(samples.len(), ks[ks.len() - 1]);
+    let shares: Vec<Range<usize>> = groups.iter().map(|ks| some(ks)).collect();
+    for (share, ks) in shares.iter().zip(&groups) {
+        samples[share.clone()].iter_mut().for_each(|sample| sample.k = ks[ks.len() - 1]);
+    }
+    scan(&state, index.pages(), &mut samples, Bounds::Likely, threads, progress)?;
+    let effort = EffortMeasurement { state: &state, pages: index.pages(), threads: threads::available(threads) };
+    let mut entries = Vec::new();
+    for (at, (share, ks)) in shares.into_iter().zip(&groups).enumerate() {
+        let (done, total) = (at * effort::STAGES, groups.len() * effort::STAGES);
+        let more = &more[some_of(more.len(), ks[ks.len() - 1])];
+        entries.extend(effort.measure(&samples[share], more, ks, &mut |stage| {
+            progress(Progress { phase: "search", done: (done + stage) as u64, total: total as u64 })
+        })?);
+    }
+    let changes = change.added_rows.wrapping_add(change.deleted_rows);
+    let (samples, far) = (samples.len() as u32, far(&samples));
+    Ok(Some(Calibration { rows, changes, samples, by_queries: queries.is_some(), far, entries }))
 }
 
 /// The queries of a user that a calibration uses: all, or [`CALIBRATION_QUERIES_MAX`] of them,
@@ -170,7 +170,7 @@ pub fn calibration_memory_bytes(rows: u64, dim: usize) -> u64 {
     memory_bytes_of(rows, dim, sample_counts(rows))
 }
 
-/// The same with the fewest samples: less is an error of [`Index::calibrate_within`].
+/// The same with the fewest samples: less is an error of [`calibrate_within`].
 pub fn calibration_memory_bytes_min(rows: u64, dim: usize) -> u64 {
     memory_bytes_of(rows, dim, (sample_counts(rows).0.min(SAMPLES_LEAST), 0))
 }
