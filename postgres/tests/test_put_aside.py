@@ -19,12 +19,10 @@ from psycopg import errors
 
 from devserver import Cluster
 from tests.items import DIM, KINDS, Connect, everything, number, recall, run
-from tests.test_cancel import assert_no_temporary_files, small_disk
+from tests.test_cancel import assert_no_temporary_files
 from tests.test_inspect import ask, check
 from tests.test_maintenance import wait
 from tests.test_memory import notices, queries, scatter
-
-__all__ = ["small_disk"]
 
 ROWS = 24_000
 # The phases of such a build in order. Phases of a partition repeat for the next one.

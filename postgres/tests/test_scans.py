@@ -280,9 +280,9 @@ def test_a_first_scan_reads_as_many_buffers_as_the_next(connect: Connect) -> Non
         nearest = f"SELECT FROM items WHERE {where} ORDER BY embedding <-> '{QUERIES[0]}' LIMIT 10"
 
         def buffers(connection: psycopg.Connection, nearest: str = nearest) -> int:
-            [[[plan]]] = run(connection, f"EXPLAIN (ANALYZE, BUFFERS, FORMAT json) {nearest}")
-            assert isinstance(plan, dict)
-            scan = plan["Plan"]["Plans"][0]
+            [[plans]] = run(connection, f"EXPLAIN (ANALYZE, BUFFERS, FORMAT json) {nearest}")
+            assert isinstance(plans, list)
+            scan = plans[0]["Plan"]["Plans"][0]
             assert scan["Index Name"] == "items_embedding"
             return int(scan["Shared Hit Blocks"]) + int(scan["Shared Read Blocks"])
 
