@@ -28,7 +28,7 @@ fn errors_name_the_bad_row() {
     assert!(message(built(&rows, &options(Metric::Cosine))).contains("zero vector"));
     built(&rows, &options(Metric::L2)).unwrap();
     rows.ids[7] = rows.ids[90];
-    assert!(message(built(&rows, &options(Metric::L2))).contains("given to more than one row"));
+    assert!(message(built(&rows, &options(Metric::L2))).contains("is given to rows 7 and 90; each row needs"));
 }
 
 #[test]

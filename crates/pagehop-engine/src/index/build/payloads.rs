@@ -88,7 +88,10 @@ fn numbers(job: &mut Job<'_>, texts: &[String]) -> Result<Vec<u64>, Error> {
         text_ids::check(at, text)?;
         match new.number(at, text, text_ids::hash(seed, text), |_| Ok(None))? {
             Numbered::New(number) => numbers.push(number),
-            _ => return Err(Error::argument(format!("id {text:?} is given to more than one row"))),
+            _ => {
+                let what = format!("id {text:?} is given to more than one row; each row needs an id of its own");
+                return Err(Error::argument(what));
+            }
         }
     }
     Ok(numbers)
