@@ -36,10 +36,10 @@ fn calibrated(index: &Index<MemPages>) -> Calibration {
 #[test]
 fn unseen_queries_reach_the_requested_recall() {
     for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine] {
-        let rows = Rows::new(DIM, embeddings(DIM, 12_000, 1));
+        let rows = Rows::new(DIM, embeddings(DIM, 10_000, 1));
         let index = index(&rows, metric);
         let calibration = calibrated(&index);
-        assert_eq!((calibration.rows, calibration.samples), (12_000, 256));
+        assert_eq!((calibration.rows, calibration.samples), (10_000, 256));
         let ks: Vec<usize> = calibration.entries.iter().map(|entry| entry.k).collect();
         assert_eq!(ks, [1, 10, 100, 1000]);
         let queries = embeddings(DIM, 400, 2);

@@ -57,7 +57,7 @@ fn landmarks_of_rows_that_are_gone_make_room_for_others() {
     let count = 3_000;
     let mut rows = Rows::new(DIM, embeddings(DIM, count, 5));
     let mut pages = built(&rows, &options(Metric::L2)).unwrap();
-    for round in 0..16 {
+    for round in 0..12 {
         let moved: Vec<f32> = embeddings(DIM, count, 100 + round).iter().map(|x| x + 0.2).collect();
         rows = Rows::new(DIM, moved);
         change(&mut pages, |change| change.add(&rows.ids, &rows.values, None, &mut no_progress()).unwrap());

@@ -194,26 +194,25 @@ fn the_disk_space_that_a_build_asks_for_is_what_it_takes() {
     let mut with_payloads = columns.clone();
     (0..COUNT).for_each(|row| with_payloads.push(&[Value::Int(row as i64 % 50)]).unwrap());
     let sources = [
-        (ColumnRows::default(), Vectors::Codes, IdKind::Int),
-        (ColumnRows::default(), Vectors::Float32, IdKind::Int),
-        (ColumnRows::default(), Vectors::Codes, IdKind::HostOwned),
-        (with_payloads.with_payloads(payloads), Vectors::Codes, IdKind::Int),
+        (ColumnRows::default(), Vectors::Codes, IdKind::Int, false),
+        (ColumnRows::default(), Vectors::Codes, IdKind::Int, true),
+        (ColumnRows::default(), Vectors::Float32, IdKind::Int, true),
+        (ColumnRows::default(), Vectors::Codes, IdKind::HostOwned, false),
+        (with_payloads.with_payloads(payloads), Vectors::Codes, IdKind::Int, true),
     ];
-    for (columns, vectors, id_kind) in sources {
+    for (columns, vectors, id_kind, keeps) in sources {
         let mut source = WithColumns { rows: rows.clone(), columns, knows_rows: true };
         let options = BuildOptions { vectors, id_kind, ..options(Metric::L2) };
         let options = small(&mut source, &options);
-        for keeps in [false, true] {
-            let kept = keeps.then(Default::default);
-            let asked = |free| Spilling { free: Some(free), kept: kept.clone(), ..Spilling::default() };
-            let needed = space_needed(&mut source, &options, &mut asked(1 << 20));
-            let mut sink = asked(needed);
-            build(&mut source, &options, &mut sink, &mut no_progress()).unwrap();
-            let peak = sink.usage.peak.get();
-            println!("{vectors:?}, {id_kind:?}, work kept: {keeps}: {peak} bytes of {needed}");
-            assert!(peak <= needed, "{peak} bytes were taken, {needed} asked for");
-            assert!(peak > needed / 4 * 3, "{peak} bytes were taken, {needed} asked for");
-        }
+        let kept = keeps.then(Default::default);
+        let asked = |free| Spilling { free: Some(free), kept: kept.clone(), ..Spilling::default() };
+        let needed = space_needed(&mut source, &options, &mut asked(1 << 20));
+        let mut sink = asked(needed);
+        build(&mut source, &options, &mut sink, &mut no_progress()).unwrap();
+        let peak = sink.usage.peak.get();
+        println!("{vectors:?}, {id_kind:?}, work kept: {keeps}: {peak} bytes of {needed}");
+        assert!(peak <= needed, "{peak} bytes were taken, {needed} asked for");
+        assert!(peak > needed / 4 * 3, "{peak} bytes were taken, {needed} asked for");
     }
 }
 

@@ -9,7 +9,7 @@ use support::cached::{cached_bytes, is_memory};
 use support::{Random, Scratch, is_emulated};
 
 const DIM: usize = 192;
-const ROWS: u64 = 20_000;
+const ROWS: u64 = 17_000;
 const CHUNK_ROWS: u64 = 1_000;
 
 /// Bytes for pieces that are read ahead, and for pages of pieces that the system cannot drop yet.

@@ -66,8 +66,7 @@ fn small(path: &Path, rows: u64) -> BuildOptions {
 fn temporary_files_are_gone_after_a_build_and_after_an_error() {
     let scratch = Scratch::new("spilled");
     let path = scratch.path("items.pagehop");
-    // An emulator takes thirty times as long. `small` asserts that the rows do not fit into memory.
-    let rows = if is_emulated() { 9_000 } else { 16_000 };
+    let rows = 9_000;
     let options = small(&path, rows);
     for stop in ["encode", "spread", "refine", "merge", "write"] {
         let mut go_on = |progress: Progress| match progress.phase == stop {
@@ -303,11 +302,11 @@ fn memory_is_kept(rows: u64, dim: usize) {
 
 #[test]
 fn the_memory_of_a_build_is_kept() {
-    memory_is_kept(60_000, DIM);
+    memory_is_kept(30_000, DIM);
 }
 
 /// With many dimensions, the rows that the model is trained with are most of what a build holds.
 #[test]
 fn the_memory_of_a_build_of_many_dimensions_is_kept() {
-    memory_is_kept(if is_emulated() { 5_000 } else { 12_000 }, 1536);
+    memory_is_kept(5_000, 1536);
 }
