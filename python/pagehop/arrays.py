@@ -31,11 +31,16 @@ def as_array(what: str, vectors: Any) -> npt.NDArray[Any]:
             array = np.asarray(vectors, dtype=np.float32 if listed else None)
         except (TypeError, ValueError) as error:
             raise ArgumentError(f"{what} cannot be made an array of numbers: {error}") from None
-    if np.ma.isMaskedArray(array):
-        raise ArgumentError(f"{what} is a masked array; fill or drop its masked values first")
+    refuse_masked(what, array)
     if array.dtype.kind not in "fiu":
         raise ArgumentError(f"{what} has type {array.dtype}, it must be a float or an integer type")
     return array
+
+
+def refuse_masked(what: str, values: Any) -> None:
+    """Refuses a masked array: what is under its mask would count as any other value."""
+    if np.ma.isMaskedArray(values):
+        raise ArgumentError(f"{what} is a masked array; fill or drop its masked values first")
 
 
 def as_float32(what: str, array: npt.NDArray[Any], first_row: int = 0, *, strict: bool = False) -> Float32:

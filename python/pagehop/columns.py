@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pagehop.arrays import refuse_masked
 from pagehop.errors import ArgumentError
 from pagehop.ids import are_texts, as_ids, as_row_ids
 
@@ -135,6 +136,7 @@ def as_filter(where: Any, texts: bool, path: str) -> tuple[Any, ...] | None:
         return ("text", where)
     if isinstance(where, ColumnName):
         raise ArgumentError(f"where is {where!r}, it must compare the column with something")
+    refuse_masked("where", where)
     if texts or are_texts(where):
         return ("ids", as_row_ids(where, texts, path))
     array = np.asarray(where)

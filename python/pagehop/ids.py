@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagehop import _pagehop
-from pagehop.arrays import Float32, Int64, UInt64, as_array, as_float32
+from pagehop.arrays import Float32, Int64, UInt64, as_array, as_float32, refuse_masked
 from pagehop.errors import ArgumentError, DimensionError
 
 RowIds: TypeAlias = UInt64 | list[str]
@@ -19,6 +19,7 @@ _ID_MAX = (1 << 63) - 1
 
 def as_ids(ids: Any) -> UInt64:
     """`ids` as row ids: whole numbers from 0 to 2**63 - 1, so that results hold them as int64."""
+    refuse_masked("ids", ids)
     array = np.asarray(ids)
     if array.size == 0 and array.dtype.kind == "f":
         array = array.astype(np.uint64)
@@ -44,6 +45,7 @@ def as_row_ids(ids: Any, texts: bool, path: str) -> RowIds:
 
 def are_texts(ids: Any) -> bool:
     """Whether `ids`, several or one, are texts: whether the first is."""
+    refuse_masked("ids", ids)
     if isinstance(ids, np.ndarray) and ids.dtype.kind != "O":
         return ids.dtype.kind in "UT"
     if isinstance(ids, (str, np.ndarray)):
@@ -56,6 +58,7 @@ def are_texts(ids: Any) -> bool:
 
 def as_text_ids(ids: Any, path: str | None = None) -> list[str]:
     """`ids`, several or one, as texts: for a build, or for the index at `path`."""
+    refuse_masked("ids", ids)
     about = "ids are texts" if path is None else f"{path}: this index has text ids"
     # NumPy's arrays of text drop null characters at the end, so no list becomes one.
     if isinstance(ids, str):

@@ -255,6 +255,39 @@ def test_a_flipped_byte_is_found_and_its_page_named(index_path: Path, tmp_path: 
         whole = bytearray(index_path.read_bytes())
 
 
+OF_IDS: list[Callable[[pagehop.Index, Any], object]] = [
+    lambda index, ids: index.delete(ids),
+    lambda index, ids: index.pop(ids),
+    lambda index, ids: index.get(ids),
+    lambda index, ids: index.add(ids, X[5:7]),
+    lambda index, ids: index.update_columns(ids, {"n": [7, 7]}),
+    lambda index, ids: index.update_payload(ids, [b"y", b"y"]),
+    lambda index, ids: index.search(X[0], where=ids),
+]
+"""Calls that take the ids of two rows."""
+
+
+def test_masked_ids_are_refused_and_change_nothing(tmp_path: Path) -> None:
+    texts = np.array([f"row {n}" for n in range(200)])
+    for name, ids in [("numbers", np.arange(200)), ("texts", texts)]:
+        path = tmp_path / name
+        index = pagehop.build(path, X, ids, columns={"n": np.arange(200)}, payload=[b"x"] * 200, write=True)
+        # What is under the mask is an id of the index, and so is what is beside it.
+        masked = np.ma.array(ids[:2], mask=[False, True])
+        for given in (masked, masked.astype(object), np.ma.array(ids[:2])):
+            for call in OF_IDS:
+                with pytest.raises(pagehop.ArgumentError, match="is a masked array; fill or drop its masked values"):
+                    call(index, given)
+            with pytest.raises(pagehop.ArgumentError, match="ids is a masked array"):
+                pagehop.build(tmp_path / "new", X[:2], given)
+        with pytest.raises(pagehop.ArgumentError, match="where is a masked array"):
+            index.search(X[0], where=np.ma.array(np.ones(200, bool), mask=np.arange(200) < 100))
+        assert len(index) == 200
+        assert len(index.search(X[0], k=300, where="n <> 7").ids) == 199
+        assert index.get(ids, payload=True)[1] == [b"x"] * 200
+        assert not (tmp_path / "new").exists()
+
+
 def test_errors_about_an_index_name_it(tmp_path: Path) -> None:
     path = tmp_path / "items"
     calls: list[Callable[[pagehop.Index], object]] = [
