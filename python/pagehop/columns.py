@@ -201,13 +201,12 @@ def _values(name: str, values: Any, known: str | None) -> tuple[str, Any, npt.ND
     if kind == "U" and known == "uuid":
         array, kind = array.astype(object), "O"
     if kind == "O":
-        return _of_objects(name, array.tolist(), known)
+        return _of_objects(name, _without(array.tolist(), missing, None), known)
     if kind == "M":
         missing = _or(missing, np.isnat(array))
         times, beyond = _as_microseconds(array)
-        wrong = beyond if missing is None else beyond & ~missing
-        if wrong.any():
-            row = int(np.argmax(wrong))
+        row = _first(beyond, missing)
+        if row is not None:
             raise ArgumentError(f"column '{name}', row {row}: {_beyond(array[row])}")
         return "timestamp", times, _as_bytes(missing)
     if kind == "U":
@@ -217,8 +216,8 @@ def _values(name: str, values: Any, known: str | None) -> tuple[str, Any, npt.ND
         missing = _or(missing, np.isnan(numbers))
         return "float", np.where(np.isnan(numbers), 0.0, numbers), _as_bytes(missing)
     if kind in "iub":
-        if kind == "u" and (array > _INT_MAX).any():
-            row = int(np.argmax(array > _INT_MAX))
+        row = _first(array > _INT_MAX, missing) if kind == "u" else None
+        if row is not None:
             raise ArgumentError(f"column '{name}', row {row}: {array[row]} is above 2**63 - 1")
         return ("bool" if kind == "b" else "int"), array.astype(np.int64), _as_bytes(missing)
     raise ArgumentError(
@@ -358,7 +357,7 @@ def _beyond(time: Any) -> str:
 
 
 def _is_missing(value: Any) -> bool:
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+    if value is None or value is np.ma.masked or type(value).__name__ in ("NAType", "NaTType"):
         return True
     if isinstance(value, np.datetime64):
         return bool(np.isnat(value))
@@ -371,6 +370,12 @@ def _or(
 ) -> npt.NDArray[np.bool_] | None:
     both: npt.NDArray[np.bool_] = more if missing is None else missing | more
     return both if both.any() else None
+
+
+def _first(wrong: npt.NDArray[np.bool_], missing: npt.NDArray[np.bool_] | None) -> int | None:
+    """The first row that is wrong and has a value."""
+    present = wrong if missing is None else wrong & ~missing
+    return int(np.argmax(present)) if present.any() else None
 
 
 def _without(values: list[Any], missing: npt.NDArray[np.bool_] | None, fill: Any) -> list[Any]:
