@@ -234,11 +234,9 @@ def _as_array(name: str, values: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.
         return values, None
     if hasattr(values, "null_count"):
         # An array of Arrow.
-        if values.null_count == 0 and not hasattr(values.type, "value_type"):
-            array = np.asarray(values)
-            # Bytes of a fixed length would lose zeros at their end.
-            if array.dtype.kind not in "SV":
-                return array, None
+        found = None if hasattr(values.type, "value_type") else _of_arrow(values)
+        if found is not None:
+            return found
         values = values.to_pylist()
     elif hasattr(values, "to_numpy"):
         return values.to_numpy(), None
@@ -248,6 +246,26 @@ def _as_array(name: str, values: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.
         raise ArgumentError(f"column '{name}' is {values!r:.40}, it must hold one value per row") from None
     # Lists in it stay lists.
     return np.fromiter(listed, dtype=object, count=len(listed)), None
+
+
+def _of_arrow(values: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None] | None:
+    """The values of an array of Arrow and which of them are missing; None if NumPy has no such
+    values.
+    """
+    try:
+        # With a null in it, integers would come as floats, and times as objects.
+        present = np.asarray(values.drop_null() if values.null_count else values)
+    except NotImplementedError:
+        return None
+    # Bytes of a fixed length would lose zeros at their end.
+    if present.dtype.kind in "SV":
+        return None
+    if not values.null_count:
+        return present, None
+    missing = np.asarray(values.is_null())
+    array = np.full(len(missing), None) if present.dtype.kind == "O" else np.zeros(len(missing), present.dtype)
+    array[~missing] = present
+    return array, missing
 
 
 def _of_objects(name: str, values: list[Any], known: str | None) -> tuple[str, Any, npt.NDArray[np.uint8] | None]:

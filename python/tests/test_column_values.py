@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import uuid
 from pathlib import Path
 from typing import Any
@@ -52,3 +53,49 @@ def test_masked_values_are_missing(tmp_path: Path) -> None:
     over = np.ma.array([1, 1 << 63, 1 << 63, 4], mask=[True, False, False, False], dtype=np.uint64)
     with pytest.raises(pagehop.ArgumentError, match="row 1: 9223372036854775808 is above"):
         pagehop.build(tmp_path / "y", X, columns={"a": over})
+
+
+def test_nulls_of_arrow_leave_the_other_values_as_they_are(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    noon = datetime.datetime(2024, 5, 1, 12, tzinfo=datetime.UTC)
+    # The last digits would be lost in a float, and a datetime has no nanoseconds.
+    large, nanoseconds = (1 << 53) + 1, 1_714_564_800_000_000_001
+    forms: dict[str, tuple[Any, str, Any]] = {
+        "int": (pa.array([None, large, None, 0]), "int", large),
+        "unsigned": (pa.array([None, large, None, 0], pa.uint64()), "int", large),
+        "float": (pa.array([None, 1.5, float("nan"), 0]), "float", 1.5),
+        "half": (pa.array([None, 1.5, None, 0], pa.float16()), "float", 1.5),
+        "bool": (pa.array([None, True, None, False]), "bool", True),
+        "ns": (pa.array([None, nanoseconds, None, 0], pa.timestamp("ns")), "timestamp", noon),
+        "zone": (pa.array([None, noon, None, 0], pa.timestamp("us", tz="Europe/Berlin")), "timestamp", noon),
+        "day": (pa.array([None, noon.date(), None, 0], pa.date32()), "timestamp", noon.date()),
+        "chunks": (pa.chunked_array([[None], [large, None, 0]], pa.int64()), "int", large),
+        "text": (pa.array([None, "a", None, "b"]), "text", "a"),
+        "view": (pa.array([None, "a", None, "b"], pa.string_view()), "text", "a"),
+    }
+    for name, (array, kind, value) in forms.items():
+        with pagehop.build(tmp_path / "x", X, columns=pa.table({"a": array}), overwrite=True) as index:
+            assert index.columns == {"a": kind}, name
+            assert rows_of(index, pagehop.column("a").is_null()) == [0, 2], name
+            assert rows_of(index, pagehop.column("a") == value) == [1], name
+    # A type is known without a value.
+    with pagehop.build(tmp_path / "x", X, columns={"a": pa.nulls(4, pa.int8())}, overwrite=True) as index:
+        assert index.columns == {"a": "int"}
+
+
+def test_a_null_of_arrow_makes_no_python_object_of_each_value(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+
+    class Column:
+        """An array of Arrow whose values no one may ask for one by one."""
+
+        def __init__(self, array: Any) -> None:
+            self._array = array
+
+        def __getattr__(self, name: str) -> Any:
+            assert name != "to_pylist"
+            return getattr(self._array, name)
+
+    for array in (pa.array([1, None, 3, 4]), pa.array([1, None, 3, 4], pa.timestamp("ns"))):
+        with pagehop.build(tmp_path / "x", X, columns={"a": Column(array)}, overwrite=True) as index:
+            assert rows_of(index, "a is null") == [1]
