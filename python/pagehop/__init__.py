@@ -10,7 +10,7 @@ except ImportError as error:
     raise ImportError(
         f"{error}; the package was not installed to its end: pip install --force-reinstall pagehop"
     ) from None
-from pagehop.columns import Condition, column
+from pagehop.conditions import Condition, column
 from pagehop.errors import (
     ArgumentError,
     BusyError,

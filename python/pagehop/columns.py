@@ -1,4 +1,4 @@
-"""Columns: values of rows besides their vectors, and conditions on them."""
+"""Columns: values of rows besides their vectors, as the engine takes them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pagehop.arrays import refuse_masked
 from pagehop.errors import ArgumentError
-from pagehop.ids import are_texts, as_ids, as_row_ids
 
 # A column for the engine: name, kind, values, and which of them are missing.
 Column: TypeAlias = tuple[str, str, Any, npt.NDArray[np.uint8] | None]
@@ -22,131 +20,6 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 # The types that may hold the tags of a row.
 _SETS = (list, tuple, set, frozenset, np.ndarray)
-
-
-class Condition:
-    """A condition on rows, for `Index.search(..., where=...)`; made by comparing a `column`.
-
-    `a & b`, `a | b` and `~a` combine conditions. As in SQL, a comparison with a missing value is
-    neither true nor false, and a search finds rows for which the condition is true.
-    """
-
-    __slots__ = ("_form",)
-
-    def __init__(self, form: tuple[Any, ...]) -> None:
-        self._form = form
-
-    def __and__(self, other: Condition) -> Condition:
-        return self._joined("and", other) if isinstance(other, Condition) else NotImplemented
-
-    def __or__(self, other: Condition) -> Condition:
-        return self._joined("or", other) if isinstance(other, Condition) else NotImplemented
-
-    def __invert__(self) -> Condition:
-        return Condition(("not", self._form))
-
-    def _joined(self, word: str, other: Condition) -> Condition:
-        # Chains of one operator stay flat.
-        parts = [part for form in (self._form, other._form) for part in (form[1] if form[0] == word else [form])]
-        return Condition((word, parts))
-
-    def __bool__(self) -> bool:
-        raise ArgumentError("a condition is neither true nor false by itself; combine conditions with &, | and ~")
-
-    def __repr__(self) -> str:
-        return f"Condition({self._form!r})"
-
-
-class ColumnName:
-    """A column of an index, by its name: compare it to get a `Condition`."""
-
-    __slots__ = ("_name",)
-    __hash__ = None  # type: ignore[assignment]
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __eq__(self, value: object) -> Condition:  # type: ignore[override]
-        return self.is_null() if value is None else self._compared("=", value)
-
-    def __ne__(self, value: object) -> Condition:  # type: ignore[override]
-        return ~self.is_null() if value is None else self._compared("<>", value)
-
-    def __lt__(self, value: object) -> Condition:
-        return self._compared("<", value)
-
-    def __le__(self, value: object) -> Condition:
-        return self._compared("<=", value)
-
-    def __gt__(self, value: object) -> Condition:
-        return self._compared(">", value)
-
-    def __ge__(self, value: object) -> Condition:
-        return self._compared(">=", value)
-
-    def isin(self, values: Iterable[Any]) -> Condition:
-        """Whether the value is one of these."""
-        if isinstance(values, str):
-            raise ArgumentError(f"isin({values!r}): give a list of values")
-        return Condition(("in", self._name, [_as_value(value) for value in values]))
-
-    def between(self, low: Any, high: Any) -> Condition:
-        """Whether the value is from `low` to `high`, both included."""
-        return self._compared(">=", low) & self._compared("<=", high)
-
-    def is_null(self) -> Condition:
-        """Whether the value is missing."""
-        return Condition(("null", self._name))
-
-    def contains(self, tag: str) -> Condition:
-        """Whether the set has this tag."""
-        if not isinstance(tag, str):
-            raise ArgumentError(f"contains({tag!r:.80}): a tag is a str; contains_any and contains_all take several")
-        return Condition(("any", self._name, [tag]))
-
-    def contains_any(self, tags: Iterable[str]) -> Condition:
-        """Whether the set has one of these tags."""
-        return Condition(("any", self._name, _as_tags(tags, "contains_any: ")))
-
-    def contains_all(self, tags: Iterable[str]) -> Condition:
-        """Whether the set has all of these tags."""
-        return Condition(("all", self._name, _as_tags(tags, "contains_all: ")))
-
-    def _compared(self, sign: str, value: object) -> Condition:
-        return Condition(("compare", self._name, sign, _as_value(value)))
-
-    def __repr__(self) -> str:
-        return f"column({self._name!r})"
-
-
-def column(name: str) -> ColumnName:
-    """The column `name` of an index, for conditions such as `column("price") < 20`."""
-    if not isinstance(name, str):
-        raise ArgumentError(f"column({name!r}): the name of a column is a str")
-    return ColumnName(name)
-
-
-def as_filter(where: Any, texts: bool, path: str) -> tuple[Any, ...] | None:
-    """`where` as the engine takes it: a condition, its text, ids, which may be texts, or a mask."""
-    if where is None:
-        return None
-    if isinstance(where, Condition):
-        return where._form
-    if isinstance(where, str):
-        return ("text", where)
-    if isinstance(where, ColumnName):
-        raise ArgumentError(f"where is {where!r}, it must compare the column with something")
-    refuse_masked("where", where)
-    if texts or are_texts(where):
-        return ("ids", as_row_ids(where, texts, path))
-    array = np.asarray(where)
-    if array.dtype == np.bool_:
-        if array.ndim != 1:
-            raise ArgumentError(f"where is a mask of {array.ndim} dimensions, it must have one")
-        return ("ids", np.flatnonzero(array).astype(np.uint64))
-    if array.ndim == 0 or (array.dtype.kind not in "iu" and array.size):
-        raise ArgumentError(f"where is {where!r:.80}, it must be a condition, its text, ids or a mask")
-    return ("ids", as_ids(array))
 
 
 def as_kinds(columns: Any) -> list[tuple[str, str]]:
@@ -300,8 +173,8 @@ def _of_objects(name: str, values: list[Any], known: str | None) -> tuple[str, A
 def _plain(name: str, row: int, value: Any) -> tuple[str, Any]:
     """The kind of a value, and the plain value."""
     if isinstance(value, _SETS):
-        return ("tags", _as_tags(value, f"column '{name}', row {row}: "))
-    value = _as_value(value, f"column '{name}', row {row}: ")
+        return ("tags", as_tags(value, f"column '{name}', row {row}: "))
+    value = as_value(value, f"column '{name}', row {row}: ")
     if isinstance(value, tuple):
         return value
     kinds: dict[type, str] = {bool: "bool", int: "int", float: "float", str: "text"}
@@ -315,7 +188,7 @@ def _uuid(name: str, row: int, text: str) -> tuple[str, bytes]:
         raise ArgumentError(f"column '{name}', row {row}: {text!r:.80} is not a UUID") from None
 
 
-def _as_tags(tags: Any, where: str) -> list[str]:
+def as_tags(tags: Any, where: str) -> list[str]:
     """Tags for the engine."""
     if isinstance(tags, (str, bytes)):
         raise ArgumentError(f"{where}{tags!r:.80} is not a list of tags")
@@ -329,7 +202,7 @@ def _as_tags(tags: Any, where: str) -> list[str]:
     return [str(tag) for tag in listed]
 
 
-def _as_value(value: Any, where: str = "") -> Any:
+def as_value(value: Any, where: str = "") -> Any:
     """A value for the engine: None, bool, int, float, str, or a pair.
 
     Pairs are ("timestamp", microseconds) and ("uuid", 16 bytes).

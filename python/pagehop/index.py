@@ -17,7 +17,8 @@ from pagehop.arrays import (
     as_query,
     as_text,
 )
-from pagehop.columns import as_columns, as_filter
+from pagehop.columns import as_columns
+from pagehop.conditions import as_filter
 from pagehop.errors import ArgumentError
 from pagehop.hits import Hits, hits_of
 from pagehop.ids import as_objects, as_row_ids, as_rows, int_batches, text_batches

@@ -15,6 +15,7 @@ MODULES = (
     "__init__.py",
     "arrays.py",
     "columns.py",
+    "conditions.py",
     "errors.py",
     "hits.py",
     "ids.py",

@@ -1,4 +1,5 @@
-//! Columns and filters from Python, in the forms that `pagehop/columns.py` gives them.
+//! Columns and filters from Python, in the forms that `pagehop/columns.py` and
+//! `pagehop/conditions.py` give them.
 
 use pagehop_engine::{Column, ColumnKind, ColumnRows, Comparison, FILTER_DEPTH_MAX, Filter, Payloads, Value};
 use pyo3::buffer::PyBuffer;

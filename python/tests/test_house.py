@@ -224,8 +224,8 @@ def test_packages_import_each_other_as_the_picture_shows() -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("lab/pagehop_lab/engines/a.py", "def f():\n    from pagehop.columns import as_filter"),
-        ("lab/pagehop_lab/engines/a.py", "import pagehop\npagehop.columns.as_filter(1)"),
+        ("lab/pagehop_lab/engines/a.py", "def f():\n    from pagehop.conditions import as_filter"),
+        ("lab/pagehop_lab/engines/a.py", "import pagehop\npagehop.conditions.as_filter(1)"),
         ("adapters/documents/pagehop_documents/a.py", "import pagehop_lab"),
         ("adapters/sqlalchemy/sqlalchemy_pagehop/a.py", "import pagehop"),
         ("python/pagehop/a.py", "import devserver.cluster"),

@@ -1,0 +1,138 @@
+"""Conditions on rows: made by comparing columns, and as the engine takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from pagehop.arrays import refuse_masked
+from pagehop.columns import as_tags, as_value
+from pagehop.errors import ArgumentError
+from pagehop.ids import are_texts, as_ids, as_row_ids
+
+
+class Condition:
+    """A condition on rows, for `Index.search(..., where=...)`; made by comparing a `column`.
+
+    `a & b`, `a | b` and `~a` combine conditions. As in SQL, a comparison with a missing value is
+    neither true nor false, and a search finds rows for which the condition is true.
+    """
+
+    __slots__ = ("_form",)
+
+    def __init__(self, form: tuple[Any, ...]) -> None:
+        self._form = form
+
+    def __and__(self, other: Condition) -> Condition:
+        return self._joined("and", other) if isinstance(other, Condition) else NotImplemented
+
+    def __or__(self, other: Condition) -> Condition:
+        return self._joined("or", other) if isinstance(other, Condition) else NotImplemented
+
+    def __invert__(self) -> Condition:
+        return Condition(("not", self._form))
+
+    def _joined(self, word: str, other: Condition) -> Condition:
+        # Chains of one operator stay flat.
+        parts = [part for form in (self._form, other._form) for part in (form[1] if form[0] == word else [form])]
+        return Condition((word, parts))
+
+    def __bool__(self) -> bool:
+        raise ArgumentError("a condition is neither true nor false by itself; combine conditions with &, | and ~")
+
+    def __repr__(self) -> str:
+        return f"Condition({self._form!r})"
+
+
+class ColumnName:
+    """A column of an index, by its name: compare it to get a `Condition`."""
+
+    __slots__ = ("_name",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __eq__(self, value: object) -> Condition:  # type: ignore[override]
+        return self.is_null() if value is None else self._compared("=", value)
+
+    def __ne__(self, value: object) -> Condition:  # type: ignore[override]
+        return ~self.is_null() if value is None else self._compared("<>", value)
+
+    def __lt__(self, value: object) -> Condition:
+        return self._compared("<", value)
+
+    def __le__(self, value: object) -> Condition:
+        return self._compared("<=", value)
+
+    def __gt__(self, value: object) -> Condition:
+        return self._compared(">", value)
+
+    def __ge__(self, value: object) -> Condition:
+        return self._compared(">=", value)
+
+    def isin(self, values: Iterable[Any]) -> Condition:
+        """Whether the value is one of these."""
+        if isinstance(values, str):
+            raise ArgumentError(f"isin({values!r}): give a list of values")
+        return Condition(("in", self._name, [as_value(value) for value in values]))
+
+    def between(self, low: Any, high: Any) -> Condition:
+        """Whether the value is from `low` to `high`, both included."""
+        return self._compared(">=", low) & self._compared("<=", high)
+
+    def is_null(self) -> Condition:
+        """Whether the value is missing."""
+        return Condition(("null", self._name))
+
+    def contains(self, tag: str) -> Condition:
+        """Whether the set has this tag."""
+        if not isinstance(tag, str):
+            raise ArgumentError(f"contains({tag!r:.80}): a tag is a str; contains_any and contains_all take several")
+        return Condition(("any", self._name, [tag]))
+
+    def contains_any(self, tags: Iterable[str]) -> Condition:
+        """Whether the set has one of these tags."""
+        return Condition(("any", self._name, as_tags(tags, "contains_any: ")))
+
+    def contains_all(self, tags: Iterable[str]) -> Condition:
+        """Whether the set has all of these tags."""
+        return Condition(("all", self._name, as_tags(tags, "contains_all: ")))
+
+    def _compared(self, sign: str, value: object) -> Condition:
+        return Condition(("compare", self._name, sign, as_value(value)))
+
+    def __repr__(self) -> str:
+        return f"column({self._name!r})"
+
+
+def column(name: str) -> ColumnName:
+    """The column `name` of an index, for conditions such as `column("price") < 20`."""
+    if not isinstance(name, str):
+        raise ArgumentError(f"column({name!r}): the name of a column is a str")
+    return ColumnName(name)
+
+
+def as_filter(where: Any, texts: bool, path: str) -> tuple[Any, ...] | None:
+    """`where` as the engine takes it: a condition, its text, ids, which may be texts, or a mask."""
+    if where is None:
+        return None
+    if isinstance(where, Condition):
+        return where._form
+    if isinstance(where, str):
+        return ("text", where)
+    if isinstance(where, ColumnName):
+        raise ArgumentError(f"where is {where!r}, it must compare the column with something")
+    refuse_masked("where", where)
+    if texts or are_texts(where):
+        return ("ids", as_row_ids(where, texts, path))
+    array = np.asarray(where)
+    if array.dtype == np.bool_:
+        if array.ndim != 1:
+            raise ArgumentError(f"where is a mask of {array.ndim} dimensions, it must have one")
+        return ("ids", np.flatnonzero(array).astype(np.uint64))
+    if array.ndim == 0 or (array.dtype.kind not in "iu" and array.size):
+        raise ArgumentError(f"where is {where!r:.80}, it must be a condition, its text, ids or a mask")
+    return ("ids", as_ids(array))
