@@ -105,14 +105,14 @@ def _as_array(name: str, values: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.
         return np.asarray(values.data), np.ma.getmaskarray(values)
     if isinstance(values, np.ndarray):
         return values, None
-    if hasattr(values, "null_count"):
+    if hasattr(values, "to_pylist"):
         # An array of Arrow.
         found = None if hasattr(values.type, "value_type") else _of_arrow(values)
         if found is not None:
             return found
         values = values.to_pylist()
     elif hasattr(values, "to_numpy"):
-        return values.to_numpy(), None
+        return _of_series(values)
     try:
         listed = list(values)
     except TypeError:
@@ -133,9 +133,24 @@ def _of_arrow(values: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | No
     # Bytes of a fixed length would lose zeros at their end.
     if present.dtype.kind in "SV":
         return None
-    if not values.null_count:
-        return present, None
-    missing = np.asarray(values.is_null())
+    return _spread(present, np.asarray(values.is_null())) if values.null_count else (present, None)
+
+
+def _of_series(values: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None]:
+    """The values of a series of pandas or polars, and which of them are missing."""
+    for missing_of, without in (("isna", "dropna"), ("is_null", "drop_nulls")):
+        if hasattr(values, missing_of) and hasattr(values, without):
+            missing = np.asarray(getattr(values, missing_of)())
+            if missing.any():
+                # With a missing value in it, integers would come as floats.
+                return _spread(getattr(values, without)().to_numpy(), missing)
+    return values.to_numpy(), None
+
+
+def _spread(
+    present: npt.NDArray[Any], missing: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """An array with the values that are present where none is missing."""
     array = np.full(len(missing), None) if present.dtype.kind == "O" else np.zeros(len(missing), present.dtype)
     array[~missing] = present
     return array, missing

@@ -93,9 +93,63 @@ def test_a_null_of_arrow_makes_no_python_object_of_each_value(tmp_path: Path) ->
             self._array = array
 
         def __getattr__(self, name: str) -> Any:
-            assert name != "to_pylist"
             return getattr(self._array, name)
+
+        def to_pylist(self) -> list[Any]:
+            raise AssertionError("each value becomes an object")
 
     for array in (pa.array([1, None, 3, 4]), pa.array([1, None, 3, 4], pa.timestamp("ns"))):
         with pagehop.build(tmp_path / "x", X, columns={"a": Column(array)}, overwrite=True) as index:
             assert rows_of(index, "a is null") == [1]
+
+
+class Series:
+    """As of pandas or polars: with a missing value in it, integers come as floats."""
+
+    def __init__(self, values: list[Any], dtype: Any) -> None:
+        self._values, self._dtype = values, dtype
+
+    def _missing(self) -> Any:
+        return np.array([value is None for value in self._values])
+
+    def _without(self) -> Any:
+        return type(self)([value for value in self._values if value is not None], self._dtype)
+
+    def to_numpy(self) -> Any:
+        if None not in self._values:
+            return np.array(self._values, self._dtype)
+        if np.issubdtype(self._dtype, np.integer):
+            return np.array([np.nan if value is None else value for value in self._values], np.float64)
+        return np.array(self._values, object)
+
+
+class OfPolars(Series):
+    """Its `null_count` is a method; an array of Arrow has a number of this name."""
+
+    def null_count(self) -> int:
+        return self._values.count(None)
+
+    is_null, drop_nulls = Series._missing, Series._without
+
+
+class OfPandas(Series):
+    """A series with a nullable type."""
+
+    isna, dropna = Series._missing, Series._without
+
+
+@pytest.mark.parametrize("series", [OfPolars, OfPandas])
+def test_series_keep_their_kind_where_values_are_missing(series: type[Series], tmp_path: Path) -> None:
+    large = (1 << 53) + 1
+    noon = np.datetime64("2024-05-01T12:00")
+    forms: dict[str, tuple[Series, str, Any]] = {
+        "whole": (series([5, large, 5, 0], np.int64), "int", large),
+        "int": (series([None, large, None, 0], np.int64), "int", large),
+        "text": (series([None, "a", None, "b"], object), "text", "a"),
+        "time": (series([None, noon, None, noon + 1], "datetime64[us]"), "timestamp", noon),
+    }
+    for name, (values, kind, value) in forms.items():
+        with pagehop.build(tmp_path / "x", X, columns={"a": values}, overwrite=True) as index:
+            assert index.columns == {"a": kind}, name
+            assert rows_of(index, pagehop.column("a") == value) == [1], name
+            assert rows_of(index, pagehop.column("a").is_null()) == ([] if name == "whole" else [0, 2]), name
