@@ -43,6 +43,15 @@ def refuse_masked(what: str, values: Any) -> None:
         raise ArgumentError(f"{what} is a masked array; fill or drop its masked values first")
 
 
+def is_utf8(text: str) -> bool:
+    """Whether UTF-8 can encode `text`: a lone half of a surrogate pair it cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def as_float32(what: str, array: npt.NDArray[Any], first_row: int = 0, *, strict: bool = False) -> Float32:
     """`array` as C-contiguous float32, rounded where it has to be.
 

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pagehop.arrays import is_utf8
 from pagehop.errors import ArgumentError
 
 # A column for the engine: name, kind, values, and which of them are missing.
@@ -61,7 +62,7 @@ def _named(columns: Any) -> Iterable[tuple[str, Any]]:
 def _as_name(name: Any) -> str:
     if not isinstance(name, str):
         raise ArgumentError(f"columns: the name of a column must be a str, not {name!r}")
-    return name
+    return as_utf8(name, "columns: ")
 
 
 def _values(name: str, values: Any, known: str | None) -> tuple[str, Any, npt.NDArray[np.uint8] | None]:
@@ -83,7 +84,11 @@ def _values(name: str, values: Any, known: str | None) -> tuple[str, Any, npt.ND
             raise ArgumentError(f"column '{name}', row {row}: {_beyond(array[row])}")
         return "timestamp", times, _as_bytes(missing)
     if kind == "U":
-        return "text", _without(array.tolist(), missing, ""), _as_bytes(missing)
+        texts = _without(array.tolist(), missing, "")
+        for row, text in enumerate(texts):
+            if not is_utf8(text):
+                as_utf8(text, f"column '{name}', row {row}: ")
+        return "text", texts, _as_bytes(missing)
     if kind == "f" or (kind in "iu" and known == "float"):
         numbers = array.astype(np.float64)
         missing = _or(missing, np.isnan(numbers))
@@ -158,7 +163,7 @@ def _spread(
 
 def _of_objects(name: str, values: list[Any], known: str | None) -> tuple[str, Any, npt.NDArray[np.uint8] | None]:
     """Values of any types; their kind must fit all of them."""
-    plain = [None if _is_missing(value) else _plain(name, row, value) for row, value in enumerate(values)]
+    plain = [None if is_missing(value) else _plain(name, row, value) for row, value in enumerate(values)]
     missing = np.array([value is None for value in plain], dtype=np.bool_)
     kinds = {value[0] for value in plain if value is not None}
     if kinds == {"int", "float"} or (kinds == {"int"} and known == "float"):
@@ -214,7 +219,14 @@ def as_tags(tags: Any, where: str) -> list[str]:
     for tag in listed:
         if not isinstance(tag, str):
             raise ArgumentError(f"{where}{tag!r:.80} is not a tag: a tag is a str")
-    return [str(tag) for tag in listed]
+    return [as_utf8(tag, where) for tag in listed]
+
+
+def as_utf8(text: str, where: str) -> str:
+    """A text for the engine. `where` begins the error if UTF-8 cannot encode it."""
+    if not is_utf8(text):
+        raise ArgumentError(f"{where}{text!r:.80} is not a text that UTF-8 can encode")
+    return str(text)
 
 
 def as_value(value: Any, where: str = "") -> Any:
@@ -229,8 +241,6 @@ def as_value(value: Any, where: str = "") -> Any:
             raise ArgumentError(f"{where}{value!r:.80} has {len(value)} bytes, a UUID has 16")
         return ("uuid", bytes(value))
     if isinstance(value, np.datetime64):
-        if np.isnat(value):
-            return None
         times, beyond = _as_microseconds(np.array([value]))
         if beyond[0]:
             raise ArgumentError(f"{where}{_beyond(value)}")
@@ -244,7 +254,9 @@ def as_value(value: Any, where: str = "") -> Any:
         return ("timestamp", (value - _EPOCH.date()) // _MICROSECOND)
     if value is None:
         return None
-    for kind in (bool, int, float, str):
+    if isinstance(value, str):
+        return as_utf8(value, where)
+    for kind in (bool, int, float):
         if isinstance(value, kind):
             return kind(value)
     raise ArgumentError(f"{where}{value!r:.80} is not a bool, number, str, time or UUID")
@@ -262,10 +274,11 @@ def _beyond(time: Any) -> str:
     return f"{time} is not a timestamp: they are from the year -290308 to 294247"
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Whether this stands for a missing value, in Python, NumPy or pandas."""
     if value is None or value is np.ma.masked or type(value).__name__ in ("NAType", "NaTType"):
         return True
-    if isinstance(value, np.datetime64):
+    if isinstance(value, (np.datetime64, np.timedelta64)):
         return bool(np.isnat(value))
     return isinstance(value, (float, np.floating)) and bool(value != value)
 

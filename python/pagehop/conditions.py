@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from pagehop.arrays import refuse_masked
-from pagehop.columns import as_tags, as_value
+from pagehop.columns import as_tags, as_utf8, as_value, is_missing
 from pagehop.errors import ArgumentError
 from pagehop.ids import are_texts, as_ids, as_row_ids
 
@@ -75,9 +76,13 @@ class ColumnName:
 
     def isin(self, values: Iterable[Any]) -> Condition:
         """Whether the value is one of these."""
-        if isinstance(values, str):
-            raise ArgumentError(f"isin({values!r}): give a list of values")
-        return Condition(("in", self._name, [as_value(value) for value in values]))
+        try:
+            listed = None if isinstance(values, (str, bytes)) else list(values)
+        except TypeError:
+            listed = None
+        if listed is None:
+            raise ArgumentError(f"isin({values!r:.80}): give a list of values")
+        return Condition(("in", self._name, [self._operand(value) for value in listed]))
 
     def between(self, low: Any, high: Any) -> Condition:
         """Whether the value is from `low` to `high`, both included."""
@@ -91,7 +96,7 @@ class ColumnName:
         """Whether the set has this tag."""
         if not isinstance(tag, str):
             raise ArgumentError(f"contains({tag!r:.80}): a tag is a str; contains_any and contains_all take several")
-        return Condition(("any", self._name, [tag]))
+        return Condition(("any", self._name, as_tags([tag], "contains: ")))
 
     def contains_any(self, tags: Iterable[str]) -> Condition:
         """Whether the set has one of these tags."""
@@ -102,7 +107,19 @@ class ColumnName:
         return Condition(("all", self._name, as_tags(tags, "contains_all: ")))
 
     def _compared(self, sign: str, value: object) -> Condition:
-        return Condition(("compare", self._name, sign, as_value(value)))
+        return Condition(("compare", self._name, sign, self._operand(value)))
+
+    def _operand(self, value: Any) -> Any:
+        """A value to compare with, for the engine, which refuses NaN itself."""
+        if value is not None and not isinstance(value, (float, np.floating)) and is_missing(value):
+            raise ArgumentError(f"{self!r}: {value} is a missing value and cannot be compared; use is_null()")
+        plain = as_value(value, f"{self!r}: ")
+        if isinstance(plain, int):
+            try:
+                float(plain)
+            except OverflowError:
+                return math.inf if plain > 0 else -math.inf
+        return plain
 
     def __repr__(self) -> str:
         return f"column({self._name!r})"
@@ -112,7 +129,7 @@ def column(name: str) -> ColumnName:
     """The column `name` of an index, for conditions such as `column("price") < 20`."""
     if not isinstance(name, str):
         raise ArgumentError(f"column({name!r}): the name of a column is a str")
-    return ColumnName(name)
+    return ColumnName(as_utf8(name, "column: "))
 
 
 def as_filter(where: Any, texts: bool, path: str) -> tuple[Any, ...] | None:
@@ -122,7 +139,7 @@ def as_filter(where: Any, texts: bool, path: str) -> tuple[Any, ...] | None:
     if isinstance(where, Condition):
         return where._form
     if isinstance(where, str):
-        return ("text", where)
+        return ("text", as_utf8(where, "where: "))
     if isinstance(where, ColumnName):
         raise ArgumentError(f"where is {where!r}, it must compare the column with something")
     refuse_masked("where", where)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagehop import _pagehop
-from pagehop.arrays import Float32, Int64, UInt64, as_array, as_float32, refuse_masked
+from pagehop.arrays import Float32, Int64, UInt64, as_array, as_float32, is_utf8, refuse_masked
 from pagehop.errors import ArgumentError, DimensionError
 
 RowIds: TypeAlias = UInt64 | list[str]
@@ -72,10 +72,8 @@ def as_text_ids(ids: Any, path: str | None = None) -> list[str]:
     for at, text in enumerate(texts if isinstance(texts, list) else [texts]):
         if not isinstance(text, str):
             raise ArgumentError(f"{about}, and ids[{at}] is {text!r:.80}")
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise ArgumentError(f"ids[{at}] is {text!r:.80}, which UTF-8 cannot encode") from None
+        if not is_utf8(text):
+            raise ArgumentError(f"ids[{at}] is {text!r:.80}, which UTF-8 cannot encode")
     return [str(text) for text in texts]
 
 

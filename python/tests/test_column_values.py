@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import pagehop
+from pagehop import column
 
 X = np.random.default_rng(3).standard_normal((4, 8)).astype(np.float32)
 
@@ -45,10 +47,9 @@ def test_masked_values_are_missing(tmp_path: Path) -> None:
         for array in arrays:
             with pagehop.create(tmp_path / "x", 8, columns={"a": kind}, overwrite=True) as index:
                 index.add(range(4), X, columns={"a": array})
-                column = pagehop.column("a")
-                assert rows_of(index, column.is_null()) == [1, 3], (name, array)
+                assert rows_of(index, column("a").is_null()) == [1, 3], (name, array)
                 if kind != "tags":
-                    found = [rows_of(index, column == values[row]) for row in (0, 2)]
+                    found = [rows_of(index, column("a") == values[row]) for row in (0, 2)]
                     assert found == ([[0, 2]] * 2 if name == "times" else [[0], [2]]), (name, array)
     over = np.ma.array([1, 1 << 63, 1 << 63, 4], mask=[True, False, False, False], dtype=np.uint64)
     with pytest.raises(pagehop.ArgumentError, match="row 1: 9223372036854775808 is above"):
@@ -76,8 +77,8 @@ def test_nulls_of_arrow_leave_the_other_values_as_they_are(tmp_path: Path) -> No
     for name, (array, kind, value) in forms.items():
         with pagehop.build(tmp_path / "x", X, columns=pa.table({"a": array}), overwrite=True) as index:
             assert index.columns == {"a": kind}, name
-            assert rows_of(index, pagehop.column("a").is_null()) == [0, 2], name
-            assert rows_of(index, pagehop.column("a") == value) == [1], name
+            assert rows_of(index, column("a").is_null()) == [0, 2], name
+            assert rows_of(index, column("a") == value) == [1], name
     # A type is known without a value.
     with pagehop.build(tmp_path / "x", X, columns={"a": pa.nulls(4, pa.int8())}, overwrite=True) as index:
         assert index.columns == {"a": "int"}
@@ -151,5 +152,64 @@ def test_series_keep_their_kind_where_values_are_missing(series: type[Series], t
     for name, (values, kind, value) in forms.items():
         with pagehop.build(tmp_path / "x", X, columns={"a": values}, overwrite=True) as index:
             assert index.columns == {"a": kind}, name
-            assert rows_of(index, pagehop.column("a") == value) == [1], name
-            assert rows_of(index, pagehop.column("a").is_null()) == ([] if name == "whole" else [0, 2]), name
+            assert rows_of(index, column("a") == value) == [1], name
+            assert rows_of(index, column("a").is_null()) == ([] if name == "whole" else [0, 2]), name
+
+
+class NaTType(datetime.datetime):
+    """As that of pandas: a datetime that cannot be compared."""
+
+    def __sub__(self, other: Any) -> Any:
+        return np.nan
+
+
+LONE = "\ud800"
+"""Half of a surrogate pair, which UTF-8 cannot encode."""
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "text": (lambda: column("a") == LONE, r"column\('a'\): '.ud800' is not a text that UTF-8 can encode"),
+    "texts": (lambda: column("a").isin(["b", LONE]), r"column\('a'\): '.ud800' is not a text"),
+    "tag": (lambda: column("a").contains(LONE), "contains: '.ud800' is not a text"),
+    "tags": (lambda: column("a").contains_any(["b", LONE]), "contains_any: '.ud800' is not a text"),
+    "name": (lambda: column(LONE), "column: '.ud800' is not a text"),
+    "NaT": (lambda: column("a") == np.datetime64("NaT"), r"column\('a'\): NaT is a missing value.* is_null\(\)"),
+    "NaT of pandas": (lambda: column("a") < NaTType(1, 1, 1), "is a missing value"),
+    "NaT in a list": (lambda: column("a").isin([1, np.datetime64("NaT")]), "NaT is a missing value"),
+    "masked": (lambda: column("a") == np.ma.masked, "-- is a missing value"),
+    "no list": (lambda: column("a").isin(5), r"isin\(5\): give a list"),  # type: ignore[arg-type]
+    "bytes": (lambda: column("a").isin(b"ab"), r"isin\(b'ab'\): give a list"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_values_that_nothing_is_compared_with_are_refused(name: str) -> None:
+    call, text = REFUSED[name]
+    with pytest.raises(pagehop.ArgumentError, match=text):
+        call()
+
+
+def test_texts_without_an_encoding_are_refused_by_row(tmp_path: Path) -> None:
+    texts = ["a", "b", LONE, "d"]
+    for values in (texts, np.array(texts), [[text] for text in texts]):
+        with pytest.raises(pagehop.ArgumentError, match=r"column 'a', row 2: '.ud800' is not a text"):
+            pagehop.build(tmp_path / "x", X, columns={"a": values})
+    with pytest.raises(pagehop.ArgumentError, match=r"columns: '.ud800' is not a text"):
+        pagehop.build(tmp_path / "x", X, columns={LONE: texts})
+    with pytest.raises(pagehop.ArgumentError, match=r"columns: '.ud800' is not a text"):
+        pagehop.create(tmp_path / "x", 8, columns={LONE: "int"})
+    assert not (tmp_path / "x").exists()
+    with pagehop.build(tmp_path / "x", X, columns={"a": np.ma.array(texts, mask=np.arange(4) == 2)}) as index:
+        assert rows_of(index, "a is null") == [2]
+        with pytest.raises(pagehop.ArgumentError, match=r"where: .* is not a text"):
+            index.search(X[0], where=f"a = '{LONE}'")
+
+
+def test_integers_beyond_floats_are_compared_as_infinity(tmp_path: Path) -> None:
+    columns = {"n": [-(1 << 63), 0, (1 << 63) - 1, None], "f": [-1e308, 0, 1e308, None]}
+    with pagehop.build(tmp_path / "x", X, columns=columns) as index:
+        for name in columns:
+            for sign, value in (("<", 10**400), (">", -(10**400)), ("<>", 10**400)):
+                compared = {"<": column(name) < value, ">": column(name) > value, "<>": column(name) != value}[sign]
+                assert rows_of(index, compared) == rows_of(index, f"{name} {sign} {value}") == [0, 1, 2]
+            assert rows_of(index, column(name) > 10**400) == rows_of(index, column(name).isin([10**400])) == []
+    with pytest.raises(pagehop.ArgumentError, match="beyond 64 bits"):
+        pagehop.build(tmp_path / "y", X, columns={"n": [10**400, 1, 2, 3]})
