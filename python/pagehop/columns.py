@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
@@ -19,6 +20,8 @@ Column: TypeAlias = tuple[str, str, Any, npt.NDArray[np.uint8] | None]
 _INT_MAX = (1 << 63) - 1
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
+# The engine's `Value::parse` takes the same texts; NumPy takes more, and checks the ranges.
+_TIME = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{0,6})?)?)?Z?", re.ASCII)
 # The types that may hold the tags of a row.
 _SETS = (list, tuple, set, frozenset, np.ndarray)
 
@@ -72,7 +75,7 @@ def _values(name: str, values: Any, known: str | None) -> tuple[str, Any, npt.ND
     kind = array.dtype.kind
     if kind == "V" and array.dtype.itemsize == 16 and array.dtype.names is None:
         return "uuid", [value.tobytes() for value in array], _as_bytes(missing)
-    if kind == "U" and known == "uuid":
+    if kind == "U" and known in _OF_TEXTS:
         array, kind = array.astype(object), "O"
     if kind == "O":
         return _of_objects(name, _without(array.tolist(), missing, None), known)
@@ -171,8 +174,9 @@ def _of_objects(name: str, values: list[Any], known: str | None) -> tuple[str, A
     if len(kinds) > 1:
         raise ArgumentError(f"column '{name}' has values of several kinds: {', '.join(sorted(kinds))}")
     kind = kinds.pop() if kinds else known
-    if kind == "text" and known == "uuid":
-        plain = [None if value is None else _uuid(name, row, value[1]) for row, value in enumerate(plain)]
+    if kind == "text" and known in _OF_TEXTS:
+        read = _OF_TEXTS[known]
+        plain = [None if value is None else read(name, row, value[1]) for row, value in enumerate(plain)]
         kind = known
     if kind is None:
         raise ArgumentError(f"column '{name}' has no values, so its kind is unknown; give an array with a type")
@@ -206,6 +210,19 @@ def _uuid(name: str, row: int, text: str) -> tuple[str, bytes]:
         return ("uuid", uuid.UUID(text).bytes)
     except ValueError:
         raise ArgumentError(f"column '{name}', row {row}: {text!r:.80} is not a UUID") from None
+
+
+def _time(name: str, row: int, text: str) -> tuple[str, int]:
+    try:
+        if _TIME.fullmatch(text):
+            return ("timestamp", int(np.datetime64(text.rstrip(".Z"), "us").astype(np.int64)))
+    except ValueError:
+        pass
+    raise ArgumentError(f"column '{name}', row {row}: {text!r:.80} is not a time such as '2024-05-01 12:30'")
+
+
+_OF_TEXTS = {"uuid": _uuid, "timestamp": _time}
+"""Kinds whose values may be given as texts where the kind is known, and what reads them."""
 
 
 def as_tags(tags: Any, where: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -213,3 +214,47 @@ def test_integers_beyond_floats_are_compared_as_infinity(tmp_path: Path) -> None
             assert rows_of(index, column(name) > 10**400) == rows_of(index, column(name).isin([10**400])) == []
     with pytest.raises(pagehop.ArgumentError, match="beyond 64 bits"):
         pagehop.build(tmp_path / "y", X, columns={"n": [10**400, 1, 2, 3]})
+
+
+TIMES = [
+    "2024-05-01", "2024-05-01Z", "2024-05-01T12:30", "2024-05-01 12:30", "2024-05-01 12:30:59.",
+    "1969-12-31T23:59:59.9Z", "2024-02-29 00:00:00.000001", "0000-02-29", "9999-12-31 23:59:59.999999",
+]  # fmt: skip
+NO_TIMES = [
+    "", "2024-5-1", "2024-05-01T", "2024-05-01 12", "2024-05-01 24:00", "2024-05-01 12:60", "2024-05-01 12:30:60",
+    "2023-02-29", "1900-02-29", "2024-13-01", "2024-00-01", "2024-04-31", "2024-05-01 12:30:00.1234567", "today", "NaT",
+    "2024-05-01ZZ", "2024-05-01T12:30+02:00", "20240501", "-2024-05-01", "2024-05", "2024-05-01\n", "\u0662024-05-01",
+    " 2024-05-01", "2024-05-01  12:30", "2024-05-01t12:30", "2024-05-01 12:30:00,5",
+]  # fmt: skip
+
+
+def with_text(text: str) -> list[Any]:
+    return [[None, text], np.array(["2000-01-01", text]), np.array([None, text], object)]
+
+
+@pytest.mark.parametrize("text", TIMES)
+def test_texts_are_the_times_that_conditions_take_them_for(text: str, tmp_path: Path) -> None:
+    with pagehop.create(tmp_path / "x", 8, columns={"day": "timestamp"}) as index:
+        for values in with_text(text):
+            index.add([0, 1], X[:2], columns={"day": values})
+            assert rows_of(index, f"day = '{text}'") == rows_of(index, column("day") == text) == [1]
+
+
+@pytest.mark.parametrize("text", NO_TIMES)
+def test_what_conditions_take_for_no_time_is_none(text: str, tmp_path: Path) -> None:
+    said = re.escape(f"column 'day', row 1: {text!r} is not a time such as '2024-05-01 12:30'")
+    with pagehop.create(tmp_path / "x", 8, columns={"day": "timestamp"}) as index:
+        for values in with_text(text):
+            with pytest.raises(pagehop.ArgumentError, match=said):
+                index.add([0, 1], X[:2], columns={"day": values})
+        with pytest.raises(pagehop.ArgumentError, match="is not a value of kind timestamp"):
+            index.search(X[0], where=f"day = '{text}'")
+        assert len(index) == 0
+
+
+def test_texts_of_arrow_become_times(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    with pagehop.create(tmp_path / "x", 8, columns={"day": "timestamp"}) as index:
+        index.add(range(4), X, columns=pa.table({"day": ["2024-05-01", None, "2024-05-02", "2024-05-03 12:30"]}))
+        index.update_columns([0], {"day": ["2024-05-04"]})
+        assert rows_of(index, column("day") > datetime.date(2024, 5, 2)) == [0, 3]
