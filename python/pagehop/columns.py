@@ -281,9 +281,11 @@ def as_value(value: Any, where: str = "") -> Any:
 
 def _as_microseconds(times: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """Microseconds since 1970, and which of the times are beyond 64 bits of them."""
-    # The cast wraps around: such a time is in another year afterwards. Finer units than
-    # microseconds lose digits, and keep their year.
     cast = times.astype("datetime64[us]")
+    # Finer units lose digits. All their times are inside, and NumPy has no years of picoseconds.
+    if np.datetime_data(times.dtype)[0] in ("ns", "ps", "fs", "as"):
+        return cast.astype(np.int64), np.zeros(times.shape, dtype=np.bool_)
+    # The cast wraps around: such a time is in another year afterwards.
     return cast.astype(np.int64), cast.astype("datetime64[Y]") != times.astype("datetime64[Y]")
 
 

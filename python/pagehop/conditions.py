@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -114,6 +115,9 @@ class ColumnName:
         if value is not None and not isinstance(value, (float, np.floating)) and is_missing(value):
             raise ArgumentError(f"{self!r}: {value} is a missing value and cannot be compared; use is_null()")
         plain = as_value(value, f"{self!r}: ")
+        # Values of columns are cut to microseconds. A cut operand would be another time.
+        if _is_finer(value):
+            raise ArgumentError(f"{self!r}: {value} is finer than a microsecond; round it to whole microseconds")
         if isinstance(plain, int):
             try:
                 float(plain)
@@ -123,6 +127,13 @@ class ColumnName:
 
     def __repr__(self) -> str:
         return f"column({self._name!r})"
+
+
+def _is_finer(value: Any) -> bool:
+    """Whether a time has a part of a microsecond, as those of NumPy and pandas may have."""
+    if isinstance(value, np.datetime64):
+        return bool(value != value.astype("datetime64[us]"))
+    return isinstance(value, datetime.datetime) and bool(getattr(value, "nanosecond", 0))
 
 
 def column(name: str) -> ColumnName:

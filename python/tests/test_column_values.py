@@ -258,3 +258,30 @@ def test_texts_of_arrow_become_times(tmp_path: Path) -> None:
         index.add(range(4), X, columns=pa.table({"day": ["2024-05-01", None, "2024-05-02", "2024-05-03 12:30"]}))
         index.update_columns([0], {"day": ["2024-05-04"]})
         assert rows_of(index, column("day") > datetime.date(2024, 5, 2)) == [0, 3]
+
+
+class Timestamp(datetime.datetime):
+    """As that of pandas: a datetime with nanoseconds besides its microseconds."""
+
+    nanosecond = 0
+
+
+def test_times_finer_than_a_microsecond_are_not_compared(tmp_path: Path) -> None:
+    midnight = np.datetime64("2024-01-01", "us")
+    finer = Timestamp(2024, 1, 1)
+    finer.nanosecond = 500
+    picoseconds = np.array([0, 1_999_999, 2_000_000, "NaT"], "datetime64[ps]")
+    with pagehop.build(tmp_path / "y", X, columns={"day": picoseconds}) as index:
+        assert rows_of(index, column("day") == np.datetime64(1, "us")) == [1]
+        assert rows_of(index, column("day").is_null()) == [3]
+    with pagehop.build(tmp_path / "x", X, columns={"day": midnight + np.arange(4)}) as index:
+        day = column("day")
+        for value in (np.datetime64("2024-01-01T00:00:00.000000500"), np.datetime64(1, "ps"), finer):
+            for compare in (day.__lt__, day.__ge__, day.__eq__, day.__ne__, lambda value: day.isin([midnight, value])):
+                with pytest.raises(pagehop.ArgumentError, match=r"column\('day'\): .* is finer than a microsecond"):
+                    compare(value)
+        # A fine unit is no fine value.
+        for value in (midnight.astype("datetime64[ns]") + 1000, midnight + 1):
+            assert rows_of(index, day < value) == [0]
+            assert rows_of(index, day == value) == rows_of(index, day.isin([value])) == [1]
+        assert rows_of(index, day < Timestamp(2024, 1, 1, microsecond=1)) == [0]
