@@ -10,7 +10,7 @@ except ImportError as error:
     raise ImportError(
         f"{error}; the package was not installed to its end: pip install --force-reinstall pagehop"
     ) from None
-from pagehop.conditions import Condition, column
+from pagehop.conditions import Condition, column, ids
 from pagehop.errors import (
     ArgumentError,
     BusyError,
@@ -82,5 +82,6 @@ __all__ = [
     "from_hdf5",
     "from_npy",
     "from_parquet",
+    "ids",
     "open",
 ]

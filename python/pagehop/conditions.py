@@ -14,18 +14,23 @@ from pagehop.columns import as_tags, as_utf8, as_value, is_missing
 from pagehop.errors import ArgumentError
 from pagehop.ids import are_texts, as_ids, as_row_ids
 
+# The engine refuses what is nested as deep, so nothing below it has to be right.
+_DEPTH_MAX = 64
+
 
 class Condition:
-    """A condition on rows, for `Index.search(..., where=...)`; made by comparing a `column`.
+    """A condition on rows, for `Index.search(..., where=...)`; made by comparing a `column`, or of
+    `ids`.
 
     `a & b`, `a | b` and `~a` combine conditions. As in SQL, a comparison with a missing value is
     neither true nor false, and a search finds rows for which the condition is true.
     """
 
-    __slots__ = ("_form",)
+    __slots__ = ("_form", "_has_ids")
 
-    def __init__(self, form: tuple[Any, ...]) -> None:
+    def __init__(self, form: tuple[Any, ...], has_ids: bool = False) -> None:
         self._form = form
+        self._has_ids = has_ids
 
     def __and__(self, other: Condition) -> Condition:
         return self._joined("and", other) if isinstance(other, Condition) else NotImplemented
@@ -34,12 +39,12 @@ class Condition:
         return self._joined("or", other) if isinstance(other, Condition) else NotImplemented
 
     def __invert__(self) -> Condition:
-        return Condition(("not", self._form))
+        return Condition(("not", self._form), self._has_ids)
 
     def _joined(self, word: str, other: Condition) -> Condition:
         # Chains of one operator stay flat.
         parts = [part for form in (self._form, other._form) for part in (form[1] if form[0] == word else [form])]
-        return Condition((word, parts))
+        return Condition((word, parts), self._has_ids or other._has_ids)
 
     def __bool__(self) -> bool:
         raise ArgumentError("a condition is neither true nor false by itself; combine conditions with &, | and ~")
@@ -143,24 +148,62 @@ def column(name: str) -> ColumnName:
     return ColumnName(as_utf8(name, "column: "))
 
 
+def ids(rows: Any) -> Condition:
+    """Whether the id of a row is one of these, to be combined with other conditions.
+
+    rows: an array or a list of ids, or a mask, as `where` of `Index.search` takes them. A later
+        change of the array does not change the condition.
+    """
+    refuse_masked("ids", rows)
+    if isinstance(rows, (str, bytes)) or not hasattr(rows, "__iter__"):
+        raise ArgumentError(f"ids({rows!r:.80}): give a list or an array of ids, or a mask")
+    kept = np.array(rows) if hasattr(rows, "__array__") else list(rows)
+    # What no index takes is refused here.
+    _of_ids("ids", kept, are_texts(kept), None)
+    return Condition(("ids", kept), has_ids=True)
+
+
 def as_filter(where: Any, texts: bool, path: str) -> tuple[Any, ...] | None:
     """`where` as the engine takes it: a condition, its text, ids, which may be texts, or a mask."""
     if where is None:
         return None
     if isinstance(where, Condition):
-        return where._form
+        return _with_ids(where._form, texts, path, 0) if where._has_ids else where._form
     if isinstance(where, str):
         return ("text", as_utf8(where, "where: "))
     if isinstance(where, ColumnName):
         raise ArgumentError(f"where is {where!r}, it must compare the column with something")
-    refuse_masked("where", where)
-    if texts or are_texts(where):
-        return ("ids", as_row_ids(where, texts, path))
-    array = np.asarray(where)
+    return _of_ids("where", where, texts, path)
+
+
+def _with_ids(form: tuple[Any, ...], texts: bool, path: str, depth: int) -> tuple[Any, ...]:
+    """The form of a condition with ids of the kind that the index has."""
+    if depth == _DEPTH_MAX:
+        return form
+    match form:
+        case ("ids", given):
+            return _of_ids("ids", given, texts, path)
+        case ("not", part):
+            return ("not", _with_ids(part, texts, path, depth + 1))
+        case ("and" | "or" as word, parts):
+            return (word, [_with_ids(part, texts, path, depth + 1) for part in parts])
+    return form
+
+
+def _of_ids(what: str, given: Any, texts: bool, path: str | None) -> tuple[str, Any]:
+    """Ids or a mask as the engine takes them."""
+    refuse_masked(what, given)
+    if texts or are_texts(given):
+        return ("ids", as_row_ids(given, texts, path))
+    try:
+        array = np.asarray(given)
+    except ValueError:
+        array = np.asarray(None)
     if array.dtype == np.bool_:
         if array.ndim != 1:
-            raise ArgumentError(f"where is a mask of {array.ndim} dimensions, it must have one")
+            raise ArgumentError(f"{what} is a mask of {array.ndim} dimensions, it must have one")
         return ("ids", np.flatnonzero(array).astype(np.uint64))
     if array.ndim == 0 or (array.dtype.kind not in "iu" and array.size):
-        raise ArgumentError(f"where is {where!r:.80}, it must be a condition, its text, ids or a mask")
+        also = "a condition, its text, " if what == "where" else ""
+        raise ArgumentError(f"{what} is {given!r:.80}, it must be {also}ids or a mask")
     return ("ids", as_ids(array))

@@ -34,7 +34,7 @@ def as_ids(ids: Any) -> UInt64:
     return np.ascontiguousarray(array, dtype=np.uint64)
 
 
-def as_row_ids(ids: Any, texts: bool, path: str) -> RowIds:
+def as_row_ids(ids: Any, texts: bool, path: str | None) -> RowIds:
     """`ids`, several or one, as row ids of the index at `path`, whose ids are texts, or are not."""
     if texts:
         return as_text_ids(ids, path)

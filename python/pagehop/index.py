@@ -100,7 +100,8 @@ class Index:
         where: which rows may be found. A condition such as
             `(pagehop.column("topic") == 7) & (pagehop.column("price") < 20)`, or its text,
             `"topic = 7 and price < 20"`; or an array or a list of ids; or a mask, which has True at
-            the ids that may be found. Fewer than `k` rows are found only if fewer may be.
+            the ids that may be found. `pagehop.ids(...)` joins ids or a mask with conditions. Fewer
+            than `k` rows are found only if fewer may be.
         beam_width: most pages requested at once.
         threads: for a matrix of many queries, up to 4,096; 0 means one per core.
         payload: whether `Hits.payload` has the payloads of the rows, as they were for this search.

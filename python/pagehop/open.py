@@ -56,8 +56,8 @@ def build(
         index grows by 2 or 4 bytes for each component; a search reads up to `k` + 2 more pages.
     columns: values of each row, for searches with `where`: a dict of names and sequences, or a
         table of Arrow or pandas, in the order of the rows. Up to 7 columns of bool, integers,
-        floats, str, datetime64, UUID, or lists of str (tags); None, NaN and NaT are missing values.
-        Each takes 8 bytes a row, and about as much as its edge code in its list of rows.
+        floats, str, datetime64, UUID, or lists of str (tags); None, NaN, NaT and masked values are
+        missing. Each takes 8 bytes a row, and about as much as its edge code in its list of rows.
     payload: bytes or None for each row, in the order of the rows: the index keeps them on pages of
         their own, up to 64 MiB each, and `search` and `get` give them back. Such an index takes
         payloads in `add`, too; an index that was built without payloads never does.
