@@ -1,0 +1,68 @@
+//! What a plan expects of a filter, and the way that a search takes by it.
+
+mod support;
+
+use std::sync::LazyLock;
+
+use pagehop_engine::{Column, ColumnKind, ColumnRows, Filter, Index, Metric, Value, build};
+use pagehop_sim::MemPages;
+use support::{ColumnSource, Noise, embeddings, no_progress, options};
+
+const DIM: usize = 48;
+const ROWS: usize = 8_000;
+/// Columns of integers from 0 to 9 with the same value in each: all conditions on them are met
+/// together. Postings are large, so that a walk takes fewer pages.
+const SAME: usize = 6;
+/// Rows have an id in seven.
+const STEP: u64 = 7;
+
+fn id(at: usize) -> u64 {
+    at as u64 * STEP
+}
+
+/// The value in the columns, and which of three tags a row has: each half of the rows.
+fn values(id: u64) -> (i64, Vec<String>) {
+    let mut noise = Noise(id);
+    let value = (noise.next() % 10) as i64;
+    (value, ["a", "b", "c"].into_iter().filter(|_| noise.unit() < 0.5).map(String::from).collect())
+}
+
+static BUILT: LazyLock<(MemPages, Vec<f32>)> = LazyLock::new(|| {
+    let mut columns: Vec<Column> =
+        (0..SAME).map(|at| Column { name: format!("same {at}"), kind: ColumnKind::Int }).collect();
+    columns.push(Column { name: "tags".into(), kind: ColumnKind::Tags });
+    let mut columns = ColumnRows::new(columns).unwrap();
+    let ids: Vec<u64> = (0..ROWS).map(id).collect();
+    for id in &ids {
+        let (value, tags) = values(*id);
+        let mut row = vec![Value::Int(value); SAME];
+        row.push(Value::Tags(tags));
+        columns.push(&row).unwrap();
+    }
+    let vectors = embeddings(DIM, ROWS, 5);
+    let mut source = ColumnSource { dim: DIM, ids, vectors: vectors.clone(), columns };
+    let mut pages = MemPages::new();
+    build(&mut source, &options(Metric::L2), &mut pages, &mut no_progress()).unwrap();
+    (pages, vectors)
+});
+
+fn not(filter: Filter) -> Filter {
+    Filter::Not(Box::new(filter))
+}
+
+fn share(filter: &Filter) -> f64 {
+    Index::open(&BUILT.0).unwrap().plan_filter(filter).unwrap().share()
+}
+
+#[test]
+fn ids_that_no_row_has_are_not_counted() {
+    let ids: Vec<u64> = (0..ROWS as u64 * STEP).step_by(10).collect();
+    let truth = ids.iter().filter(|id| *id % STEP == 0).count() as f64 / ROWS as f64;
+    let (some, others) = (share(&Filter::Ids(ids.clone())), share(&not(Filter::Ids(ids))));
+    assert!((some - truth).abs() < 0.05, "{some} for {truth}");
+    assert!((others - (1.0 - truth)).abs() < 0.05, "{others} for {}", 1.0 - truth);
+    // 64 even steps through these would find ids of rows alone.
+    let many: Vec<u64> = (0..64 * 30 * STEP).collect();
+    let (found, truth) = (share(&Filter::Ids(many)), 64.0 * 30.0 / ROWS as f64);
+    assert!((found - truth).abs() < 0.1, "{found} for {truth}");
+}
