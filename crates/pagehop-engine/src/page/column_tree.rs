@@ -363,7 +363,10 @@ pub(crate) fn write(
     }
     while level.len() > 1 {
         let mut above = Vec::new();
-        for children in level.chunks(CHILDREN_BUILT) {
+        // Estimates take the children of a page as equally full, so none gets just what is left.
+        let count = level.len().div_ceil(CHILDREN_BUILT);
+        for part in 0..count {
+            let children = &level[part * level.len() / count..(part + 1) * level.len() / count];
             write_inner(&mut body, children);
             sink.write(PageId(page), &body)?;
             above.push((children[0].0, PageId(page)));
@@ -372,4 +375,74 @@ pub(crate) fn write(
         level = above;
     }
     Ok((level[0].1, PageId(page)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use super::*;
+    use crate::page::layout::NodeLayout;
+    use crate::page::postings::Tagging;
+    use crate::quantize::edge::EdgeFactors;
+
+    /// Pages from the first one on.
+    #[derive(Default)]
+    struct Written(Vec<Vec<u8>>);
+
+    impl PageSink for Written {
+        fn write(&mut self, page: PageId, body: &[u8]) -> Result<(), Error> {
+            assert_eq!(page.0 as usize, self.0.len());
+            self.0.push(body.to_vec());
+            Ok(())
+        }
+    }
+
+    impl Reader for Written {
+        type Guard<'r> = &'r [u8];
+
+        fn start(&self, _: PageId, _: Range<usize>) {}
+
+        fn finish(&self, page: PageId) -> Result<&[u8], Error> {
+            Ok(&self.0[page.0 as usize])
+        }
+
+        fn release(&mut self) {}
+
+        fn pages_missed(&self) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn shares_are_estimated_where_a_level_has_one_child_more_than_a_page() {
+        let layout = NodeLayout::choose(384, 1);
+        let shape = PostingShape::new(&layout, Tagging::None);
+        let of_leaf = built_postings(&shape);
+        for leaves in [CHILDREN_BUILT - 1, CHILDREN_BUILT, CHILDREN_BUILT + 1, 2 * CHILDREN_BUILT + 7] {
+            let count = leaves * of_leaf;
+            let posting = |value: usize| {
+                let values = [0, value as u64].iter().flat_map(|word| word.to_le_bytes()).collect();
+                Posting {
+                    node: value as NodeId,
+                    centroid: 0,
+                    factors: EdgeFactors { add: 0.0, factor: 0.0 },
+                    values,
+                    code: vec![0; layout.edge.words()],
+                    tag: None,
+                    next: 0,
+                }
+            };
+            let mut pages = Written::default();
+            let (root, end) = write(&shape, 0, (0..count).map(posting), PageId(0), &mut pages, |_| Ok(()))
+                .expect("it is written");
+            assert_eq!(end.0, super::pages(&shape, count));
+            let tree = Tree { root, column: 0, shape };
+            for share in [0.05, 0.5, 0.95, 0.999] {
+                let (key, _) = PostingKey::range(Some(((share * count as f64) as u64, u64::MAX)));
+                let found = tree.share_before(&mut pages, key).expect("a tree").share;
+                assert!((found - share).abs() < 0.01, "{leaves} leaves: {found} for {share}");
+            }
+        }
+    }
 }
