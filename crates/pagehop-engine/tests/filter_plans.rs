@@ -66,3 +66,10 @@ fn ids_that_no_row_has_are_not_counted() {
     let (found, truth) = (share(&Filter::Ids(many)), 64.0 * 30.0 / ROWS as f64);
     assert!((found - truth).abs() < 0.1, "{found} for {truth}");
 }
+
+#[test]
+fn none_of_several_tags_is_likelier_than_what_is_left_of_their_sum() {
+    let none = not(Filter::ContainsAny("tags".into(), vec!["a".into(), "b".into(), "c".into()]));
+    let estimated = share(&none);
+    assert!((estimated - 0.125).abs() < 0.03, "{estimated}");
+}

@@ -302,8 +302,8 @@ impl<R: Reader> Planner<'_, R> {
             Test::Missing { column } => self.share_missing(*column)?,
             Test::Tags(TagsTest { column, hashes, is_in: true, .. }) => self.share_of_tags(*column, hashes)?,
             Test::Tags(TagsTest { column, hashes, .. }) => {
-                let others = self.share_missing(*column)? + self.share_of_tags(*column, hashes)?;
-                (1.0 - others).max(0.0)
+                let present = 1.0 - self.share_missing(*column)?;
+                present * self.share_without_tags(*column, hashes, present)?
             }
             Test::Ids { ids, is_in } => {
                 let found = ids.len() as f64 * self.share_of_ids(ids)?;
@@ -348,6 +348,16 @@ impl<R: Reader> Planner<'_, R> {
         self.share_of_runs(column, &runs)
     }
 
+    /// The share without these tags among the `present` rows that have a set in a column. The tags
+    /// are taken as independent of one another.
+    fn share_without_tags(&mut self, column: usize, hashes: &[u64], present: f64) -> Result<f64, Error> {
+        let runs: Vec<_> = hashes.iter().map(|hash| Some((*hash, *hash))).collect();
+        let looked_up = self.postings_of_some(column, &runs)?;
+        let power = hashes.len() as f64 / looked_up.len().max(1) as f64;
+        let without = |of_tag: f64| 1.0 - (of_tag / present.max(SHARE_MIN)).min(1.0);
+        Ok(looked_up.into_iter().map(without).product::<f64>().powf(power))
+    }
+
     /// The share of rows with a value of a column in one of `ranges`.
     fn share_of(&mut self, column: usize, ranges: &[(u64, u64)]) -> Result<f64, Error> {
         let runs: Vec<_> = ranges.iter().map(|range| Some(*range)).collect();
@@ -362,17 +372,23 @@ impl<R: Reader> Planner<'_, R> {
 
     /// The postings of a column in `ranges`, or without a value, for each row.
     fn postings_of_row(&mut self, column: usize, ranges: &[Option<(u64, u64)>]) -> Result<f64, Error> {
+        let looked_up = self.postings_of_some(column, ranges)?;
+        Ok(looked_up.iter().sum::<f64>() * ranges.len() as f64 / looked_up.len().max(1) as f64)
+    }
+
+    /// The same for each of some of `ranges`, spread over all.
+    fn postings_of_some(&mut self, column: usize, ranges: &[Option<(u64, u64)>]) -> Result<Vec<f64>, Error> {
         let Some(tree) = tree_of(self.state, column).filter(|_| self.state.meta.rows > 0) else {
-            return Ok(0.0);
+            return Ok(Vec::new());
         };
         let is_of_tags = self.is_of_tags(column);
         let every = ranges.len().div_ceil(RANGES_LOOKED_UP).max(1);
-        let (mut sum, mut looked_up) = (0.0, 0);
+        let mut looked_up = Vec::new();
         for range in ranges.iter().step_by(every) {
             let (low, high) = PostingKey::range(*range);
             let low = tree.share_before(self.reader, low)?;
             let high = tree.share_before(self.reader, high)?;
-            sum += match low.leaf == high.leaf {
+            looked_up.push(match low.leaf == high.leaf {
                 true => high.less.saturating_sub(low.less) as f64 / self.state.meta.rows as f64,
                 false => {
                     // A row with several tags has several postings.
@@ -381,10 +397,9 @@ impl<R: Reader> Planner<'_, R> {
                     let of_row = if is_of_tags { postings / rows } else { 1.0 };
                     (high.share - low.share).max(0.0) * of_row
                 }
-            };
-            looked_up += 1;
+            });
         }
-        Ok((sum * ranges.len() as f64 / f64::from(looked_up.max(1))).max(0.0))
+        Ok(looked_up)
     }
 }
 
