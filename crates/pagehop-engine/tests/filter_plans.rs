@@ -4,9 +4,11 @@ mod support;
 
 use std::sync::LazyLock;
 
-use pagehop_engine::{Column, ColumnKind, ColumnRows, Filter, Index, Metric, Value, build};
+use pagehop_engine::{
+    Column, ColumnKind, ColumnRows, Comparison, Filter, Index, Metric, SearchOptions, Value, build,
+};
 use pagehop_sim::MemPages;
-use support::{ColumnSource, Noise, embeddings, no_progress, options};
+use support::{ColumnSource, Noise, distance, embeddings, no_progress, options};
 
 const DIM: usize = 48;
 const ROWS: usize = 8_000;
@@ -46,8 +48,20 @@ static BUILT: LazyLock<(MemPages, Vec<f32>)> = LazyLock::new(|| {
     (pages, vectors)
 });
 
+fn below(column: usize, value: i64) -> Filter {
+    Filter::Compare(format!("same {column}"), Comparison::Less, Value::Int(value))
+}
+
 fn not(filter: Filter) -> Filter {
     Filter::Not(Box::new(filter))
+}
+
+/// Ids of all rows by their distance from `query`.
+fn by_distance(query: &[f32]) -> Vec<u64> {
+    let rows = (0..ROWS).map(id).zip(BUILT.1.chunks(DIM));
+    let mut near: Vec<(f64, u64)> = rows.map(|(id, row)| (distance(Metric::L2, query, row), id)).collect();
+    near.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    near.into_iter().map(|row| row.1).collect()
 }
 
 fn share(filter: &Filter) -> f64 {
@@ -72,4 +86,27 @@ fn none_of_several_tags_is_likelier_than_what_is_left_of_their_sum() {
     let none = not(Filter::ContainsAny("tags".into(), vec!["a".into(), "b".into(), "c".into()]));
     let estimated = share(&none);
     assert!((estimated - 0.125).abs() < 0.03, "{estimated}");
+}
+
+/// Recall of a walk for the rows that pass all of `filters`, which are those below `value`.
+fn recall(filters: Vec<Filter>, value: i64) -> f64 {
+    let index = Index::open(&BUILT.0).unwrap();
+    let mut searcher = index.searcher();
+    let plan = searcher.plan_filter(&Filter::And(filters)).unwrap();
+    let options = SearchOptions { slack: 0.08, ..SearchOptions::default() };
+    let (mut found, queries) = (0, 100);
+    for query in embeddings(DIM, queries, 99).chunks(DIM) {
+        let truth: Vec<u64> = by_distance(query).into_iter().filter(|id| values(*id).0 < value).take(10).collect();
+        let result = searcher.answer(query, 10, &options.clone().into(), Some(&plan)).unwrap();
+        assert!(!plan.reads_postings(10) && result.stats.hops > 0, "{}: no walk", plan.share());
+        found += result.hits.iter().filter(|hit| truth.contains(&hit.row_id)).count();
+    }
+    found as f64 / (10 * queries) as f64
+}
+
+#[test]
+fn conditions_that_are_met_together_cost_no_recall() {
+    let one = recall(vec![below(0, 7)], 7);
+    let all = recall((0..4).map(|column| below(column, 7)).collect(), 7);
+    assert!(one > 0.95 && all >= one, "{all} with four conditions, {one} with one");
 }

@@ -4,7 +4,8 @@
 //! ```text
 //! runs     places in the trees of columns that have all rows which may pass: of an AND those of
 //!          its cheapest part, of an OR those of all parts
-//! share    the estimated share of rows that pass: each part of an AND counts for itself
+//! share    the estimated share of rows that pass: each part of an AND counts for itself. The
+//!          slack of a walk is for the largest share that the parts allow
 //! choose   what reads fewer pages: the runs, or a walk, which visits more nodes without use the
 //!          smaller the share is. A leaf of postings and a node cost about the same time, also in
 //!          memory
@@ -14,13 +15,12 @@ use std::sync::Arc;
 
 use crate::columns::ColumnKind;
 use crate::filter::{Given, TagsTest, Test};
-use crate::index::find::find;
+use crate::index::search::shares::{EVERY_VALUE, Passing, SHARE_MIN, Shares};
 use crate::index::state::State;
 use crate::options::SEARCH_LIST_MAX;
-use crate::page::column_tree::Tree;
+use crate::page::Reader;
 use crate::page::postings::PostingKey;
-use crate::page::{PageId, Reader};
-use crate::{Error, IdKind, SearchOptions};
+use crate::{Error, SearchOptions};
 
 /// Estimated pages of nodes that a search for up to [`FEW_ROWS`] rows reads without a filter, and
 /// with postings. More rows take pages in proportion. Measured at a recall of 0.95 on 50,000 text
@@ -34,10 +34,6 @@ const WALK_POWER: f64 = -0.75;
 const SLACK_POWER: f32 = 0.3;
 /// Pages of the id map for an id, which are shared. An id of a row leads to a page of nodes, too.
 const ID_PAGES: f64 = 0.2;
-/// Ids of a list that are looked up to estimate how many of them rows have.
-const IDS_LOOKED_UP: usize = 64;
-/// The golden ratio: the fractions of its multiples are spread evenly, and in no even steps.
-const GOLDEN: f64 = 0.618_034;
 /// Estimated fill of a leaf.
 const LEAF_FILL: f64 = 0.85;
 /// From this number of leaves on, some are skipped. Fewer are all read: most of them are near, and
@@ -48,13 +44,6 @@ pub(crate) const LEAVES_WHOLE: usize = 48;
 /// the query. With a tenth of 150,000 rows it reads 55 of 162, with a twentieth 42 of 80.
 const LEAVES_NEAR: f64 = 24.0;
 const SHARE_NEAR: f64 = 0.25;
-/// Ranges of a column that are looked up to estimate the rows in all of them.
-const RANGES_LOOKED_UP: usize = 32;
-/// Every value that a column may have.
-const EVERY_VALUE: (u64, u64) = (0, u64::MAX);
-/// Smallest share that is assumed.
-const SHARE_MIN: f64 = 1e-9;
-
 /// A place that has rows which may pass a filter.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Run {
@@ -86,7 +75,7 @@ pub struct FilterPlan {
     runs_pages: f64,
     /// Estimated rows in the runs; a search by them visits at most this many nodes.
     runs_rows: f64,
-    pub(crate) share: f64,
+    share: Passing,
     /// Whether the filter must read the tags of some rows to decide on them.
     pub(crate) needs_tags: bool,
     /// The same for rows that are in the runs.
@@ -97,16 +86,16 @@ pub struct FilterPlan {
 }
 
 impl FilterPlan {
-    /// The estimated share of rows that pass, from 0 to 1. Conditions that are joined by AND are
-    /// taken as independent of one another.
+    /// The estimated share of rows that pass, from 0 to 1. Conditions that are joined are taken as
+    /// independent of one another.
     pub fn share(&self) -> f64 {
-        self.share
+        self.share.likely
     }
 
     /// Whether searches for `k` rows read the postings of all rows that may pass. If not, they walk
     /// the graph.
     pub fn reads_postings(&self, k: usize) -> bool {
-        let walk_pages = Self::walk_pages(Self::node_pages(k), self.share.max(SHARE_MIN));
+        let walk_pages = Self::walk_pages(Self::node_pages(k), self.share.likely.max(SHARE_MIN));
         self.runs.is_some() && self.pages_by_runs(k) <= walk_pages
     }
 
@@ -152,16 +141,17 @@ impl FilterPlan {
         most.min((self.runs_rows as usize).saturating_add(self.ids()))
     }
 
-    /// The options of a walk that finds only rows that pass.
+    /// The options of a walk that finds only rows that pass. A list that is too long costs nothing,
+    /// a slack that is too small costs rows.
     pub(crate) fn walk_options(&self, options: &SearchOptions) -> SearchOptions {
-        let share = (self.share as f32).clamp(1e-6, 1.0);
-        let search_list = ((options.search_list as f32 / share) as usize).min(SEARCH_LIST_MAX);
-        SearchOptions { search_list, slack: options.slack * share.powf(SLACK_POWER), ..options.clone() }
+        let [likely, most] = [self.share.likely, self.share.most].map(|share| (share as f32).clamp(1e-6, 1.0));
+        let search_list = ((options.search_list as f32 / likely) as usize).min(SEARCH_LIST_MAX);
+        SearchOptions { search_list, slack: options.slack * most.powf(SLACK_POWER), ..options.clone() }
     }
 
     pub(crate) fn new(test: Test, state: &State, reader: &mut impl Reader) -> Result<Self, Error> {
-        let mut planner = Planner { state, reader };
-        let share = planner.share(&test)?;
+        let mut planner = Planner { shares: Shares { state, reader } };
+        let share = planner.shares.of(&test)?;
         let (runs, runs_pages, runs_rows) = match planner.runs(&test)? {
             Some(runs) => (Some(Arc::new(apart(runs.runs))), runs.pages, runs.rows),
             None => (None, f64::INFINITY, 0.0),
@@ -220,8 +210,7 @@ struct Costed {
 }
 
 struct Planner<'a, R: Reader> {
-    state: &'a State,
-    reader: &'a mut R,
+    shares: Shares<'a, R>,
 }
 
 impl<R: Reader> Planner<'_, R> {
@@ -235,7 +224,7 @@ impl<R: Reader> Planner<'_, R> {
                 Some(self.postings(*column, hashes.iter().map(|hash| Some((*hash, *hash))))?)
             }
             Test::Ids { ids, is_in: true } => {
-                let pages = ids.len() as f64 * (ID_PAGES + self.share_of_ids(ids)?);
+                let pages = ids.len() as f64 * (ID_PAGES + self.shares.of_ids(ids)?);
                 Some(Costed { runs: vec![Run::Ids(ids.clone())], pages, rows: 0.0 })
             }
             Test::Tags(_) | Test::Ids { .. } => None,
@@ -270,12 +259,13 @@ impl<R: Reader> Planner<'_, R> {
         ranges: impl IntoIterator<Item = Option<(u64, u64)>>,
     ) -> Result<Costed, Error> {
         let ranges: Vec<_> = ranges.into_iter().collect();
-        let (rows, of_row) = (self.state.meta.rows as f64, self.postings_of_row(column, &ranges)?);
-        let tree = self.state.columns.tree(&self.state.meta, column);
+        let of_row = self.shares.postings_of_row(column, &ranges)?;
+        let state = self.shares.state;
+        let (rows, tree) = (state.meta.rows as f64, state.columns.tree(&state.meta, column));
         let leaf = tree.shape.capacity as f64 * LEAF_FILL;
         // A run has at least the way to its leaf, but several may end on one.
         let leaves = of_row * rows / leaf + ranges.len() as f64;
-        let leaves = if self.is_of_tags(column) { leaves } else { leaves.min(rows / leaf + 1.0) };
+        let leaves = if self.shares.is_of_tags(column) { leaves } else { leaves.min(rows / leaf + 1.0) };
         let values = ranges.iter().map(|range| range.map_or(1.0, |(low, high)| (high - low) as f64 + 1.0)).sum();
         let run = |range| {
             let (low, high) = PostingKey::range(range);
@@ -287,126 +277,6 @@ impl<R: Reader> Planner<'_, R> {
             rows: of_row.min(1.0) * rows,
         })
     }
-
-    fn is_of_tags(&self, column: usize) -> bool {
-        self.state.columns.columns[column].kind == ColumnKind::Tags
-    }
-
-    /// The share of rows that pass.
-    fn share(&mut self, test: &Test) -> Result<f64, Error> {
-        Ok(match test {
-            Test::Within { column, ranges } => self.share_of(*column, ranges)?,
-            // A row may have several tags.
-            Test::Present { column } if self.is_of_tags(*column) => 1.0 - self.share_missing(*column)?,
-            Test::Present { column } => self.share_of(*column, &[EVERY_VALUE])?,
-            Test::Missing { column } => self.share_missing(*column)?,
-            Test::Tags(TagsTest { column, hashes, is_in: true, .. }) => self.share_of_tags(*column, hashes)?,
-            Test::Tags(TagsTest { column, hashes, .. }) => {
-                let present = 1.0 - self.share_missing(*column)?;
-                present * self.share_without_tags(*column, hashes, present)?
-            }
-            Test::Ids { ids, is_in } => {
-                let found = ids.len() as f64 * self.share_of_ids(ids)?;
-                let share = (found / self.state.meta.rows.max(1) as f64).min(1.0);
-                if *is_in { share } else { 1.0 - share }
-            }
-            Test::And(parts) => {
-                parts.iter().try_fold(1.0, |share, part| Ok::<_, Error>(share * self.share(part)?))?
-            }
-            Test::Or(parts) => {
-                1.0 - parts.iter().try_fold(1.0, |rest, part| Ok::<_, Error>(rest * (1.0 - self.share(part)?)))?
-            }
-        })
-    }
-
-    /// The share of these ids that rows have, by a look at some of them: a mask is longer than the
-    /// index if ids have gaps, and callers may know ids that are gone.
-    fn share_of_ids(&mut self, ids: &[u64]) -> Result<f64, Error> {
-        // Texts became numbers by a look-up of all of them.
-        if self.state.meta.id_kind != IdKind::Int || ids.is_empty() {
-            return Ok(1.0);
-        }
-        let count = ids.len().min(IDS_LOOKED_UP);
-        let part = ids.len() as f64 / count as f64;
-        let mut found = 0;
-        for at in 0..count {
-            // One of each part of the list. In even steps, all might be ids of rows where half are.
-            let place = (at as f64 + (at as f64 * GOLDEN).fract()) * part;
-            found += usize::from(find(&self.state.meta, self.reader, ids[place as usize])?.is_some());
-        }
-        Ok(found as f64 / count as f64)
-    }
-
-    /// The share of rows without a value of a column.
-    fn share_missing(&mut self, column: usize) -> Result<f64, Error> {
-        self.share_of_runs(column, &[None])
-    }
-
-    /// The share of rows with one of these tags in a column, at most: a row may have several.
-    fn share_of_tags(&mut self, column: usize, hashes: &[u64]) -> Result<f64, Error> {
-        let runs: Vec<_> = hashes.iter().map(|hash| Some((*hash, *hash))).collect();
-        self.share_of_runs(column, &runs)
-    }
-
-    /// The share without these tags among the `present` rows that have a set in a column. The tags
-    /// are taken as independent of one another.
-    fn share_without_tags(&mut self, column: usize, hashes: &[u64], present: f64) -> Result<f64, Error> {
-        let runs: Vec<_> = hashes.iter().map(|hash| Some((*hash, *hash))).collect();
-        let looked_up = self.postings_of_some(column, &runs)?;
-        let power = hashes.len() as f64 / looked_up.len().max(1) as f64;
-        let without = |of_tag: f64| 1.0 - (of_tag / present.max(SHARE_MIN)).min(1.0);
-        Ok(looked_up.into_iter().map(without).product::<f64>().powf(power))
-    }
-
-    /// The share of rows with a value of a column in one of `ranges`.
-    fn share_of(&mut self, column: usize, ranges: &[(u64, u64)]) -> Result<f64, Error> {
-        let runs: Vec<_> = ranges.iter().map(|range| Some(*range)).collect();
-        self.share_of_runs(column, &runs)
-    }
-
-    /// The share of rows that have a posting of a column in one of `ranges`, or without a value, if
-    /// each row has at most one.
-    fn share_of_runs(&mut self, column: usize, ranges: &[Option<(u64, u64)>]) -> Result<f64, Error> {
-        Ok(self.postings_of_row(column, ranges)?.min(1.0))
-    }
-
-    /// The postings of a column in `ranges`, or without a value, for each row.
-    fn postings_of_row(&mut self, column: usize, ranges: &[Option<(u64, u64)>]) -> Result<f64, Error> {
-        let looked_up = self.postings_of_some(column, ranges)?;
-        Ok(looked_up.iter().sum::<f64>() * ranges.len() as f64 / looked_up.len().max(1) as f64)
-    }
-
-    /// The same for each of some of `ranges`, spread over all.
-    fn postings_of_some(&mut self, column: usize, ranges: &[Option<(u64, u64)>]) -> Result<Vec<f64>, Error> {
-        let Some(tree) = tree_of(self.state, column).filter(|_| self.state.meta.rows > 0) else {
-            return Ok(Vec::new());
-        };
-        let is_of_tags = self.is_of_tags(column);
-        let every = ranges.len().div_ceil(RANGES_LOOKED_UP).max(1);
-        let mut looked_up = Vec::new();
-        for range in ranges.iter().step_by(every) {
-            let (low, high) = PostingKey::range(*range);
-            let low = tree.share_before(self.reader, low)?;
-            let high = tree.share_before(self.reader, high)?;
-            looked_up.push(match low.leaf == high.leaf {
-                true => high.less.saturating_sub(low.less) as f64 / self.state.meta.rows as f64,
-                false => {
-                    // A row with several tags has several postings.
-                    let postings = (low.postings + high.postings) / 2.0;
-                    let rows = (self.state.meta.rows + self.state.meta.change.dead_rows) as f64;
-                    let of_row = if is_of_tags { postings / rows } else { 1.0 };
-                    (high.share - low.share).max(0.0) * of_row
-                }
-            });
-        }
-        Ok(looked_up)
-    }
-}
-
-/// The tree that a run is in.
-pub(crate) fn tree_of(state: &State, column: usize) -> Option<Tree> {
-    let root = state.columns.roots.get(column).copied().filter(|root| *root != PageId(0))?;
-    Some(Tree { root, ..state.columns.tree(&state.meta, column) })
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 
 use crate::columns::ColumnKind;
 use crate::graph::{key, key_distance};
-use crate::index::search::filter_plan::{FilterPlan, LEAVES_WHOLE, Run, tree_of};
+use crate::index::search::filter_plan::{FilterPlan, LEAVES_WHOLE, Run};
+use crate::index::search::shares::tree_of;
 use crate::index::search::shortlist::Shortlist;
 use crate::index::search::visit::Probe;
 use crate::index::search::walls::Walls;

@@ -6,7 +6,7 @@
 //! | `nearest.rs`, `met.rs`, `shortlist.rs` | the nearest rows so far; rows and candidates for later; the best of many candidates |
 //! | `observer.rs`, `absent.rs`, `only.rs` | parts of a walk: its observer; leaving out a node; finding only some rows |
 //! | `walk.rs` | best-first search, one page per hop |
-//! | `plan.rs`, `filter_plan.rs` | the options for an effort; walk or postings for a filter |
+//! | `plan.rs`, `filter_plan.rs`, `shares.rs` | the options for an effort; walk or postings for a filter; the share of rows that pass |
 //! | `walls.rs`, `gather.rs`, `tags.rs` | searches by postings: which leaves are near; candidates from leaves; tests of tags |
 //! | `rerank.rs`, `running.rs`, `searcher.rs` | exact distances of the last candidates; one search; searches of one thread |
 //! | `filtered.rs`, `answer.rs` | searches with a filter; which kind of search answers a query |
@@ -41,6 +41,7 @@ pub(crate) mod running;
 pub(crate) mod searcher;
 pub(crate) mod second_phase;
 mod sequential;
+mod shares;
 pub(crate) mod shortlist;
 pub(crate) mod tags;
 pub(crate) mod together;
