@@ -2,10 +2,11 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use pagehop_engine::{
-    Column, ColumnKind, ColumnRows, Comparison, Filter, Index, Metric, SearchOptions, Value, build,
+    Column, ColumnKind, ColumnRows, Comparison, Filter, Index, Metric, SearchOptions, SearchPlan, Value, build,
 };
 use pagehop_sim::MemPages;
 use support::{ColumnSource, Noise, distance, embeddings, no_progress, options};
@@ -68,6 +69,14 @@ fn share(filter: &Filter) -> f64 {
     Index::open(&BUILT.0).unwrap().plan_filter(filter).unwrap().share()
 }
 
+/// The pages that a search of every row reads.
+fn every_page() -> u64 {
+    let index = Index::open(&BUILT.0).unwrap();
+    let every = index.plan_filter(&not(Filter::Ids(vec![1]))).unwrap();
+    let query = embeddings(DIM, 1, 99);
+    index.searcher().answer(&query, 1, &SearchPlan::exact(), Some(&every)).unwrap().stats.pages_read
+}
+
 #[test]
 fn ids_that_no_row_has_are_not_counted() {
     let ids: Vec<u64> = (0..ROWS as u64 * STEP).step_by(10).collect();
@@ -109,4 +118,28 @@ fn conditions_that_are_met_together_cost_no_recall() {
     let one = recall(vec![below(0, 7)], 7);
     let all = recall((0..4).map(|column| below(column, 7)).collect(), 7);
     assert!(one > 0.95 && all >= one, "{all} with four conditions, {one} with one");
+}
+
+#[test]
+fn a_walk_without_postings_is_bounded_by_a_look_at_every_row() {
+    let index = Index::open(&BUILT.0).unwrap();
+    let mut searcher = index.searcher();
+    let query = embeddings(DIM, 1, 99);
+    let near = by_distance(&query);
+    let options = SearchOptions { slack: 0.2, ..SearchOptions::default() };
+    // Few rows pass: every row is read at once.
+    let few: Vec<u64> = near.iter().copied().filter(|id| id / STEP % 400 == 3).collect();
+    let others = near.iter().copied().filter(|id| !few.contains(id)).collect();
+    let plan = searcher.plan_filter(&not(Filter::Ids(others))).unwrap();
+    let result = searcher.answer(&query, 10, &options.clone().into(), Some(&plan)).unwrap();
+    assert_eq!(result.stats.hops, 0, "{:?}", result.stats);
+    let found: BTreeSet<u64> = result.hits.iter().map(|hit| hit.row_id).collect();
+    assert_eq!(found, few[..10].iter().copied().collect());
+    // The far quarter of the rows passes. The list has room for all others.
+    let options = SearchOptions { search_list: ROWS, ..options };
+    let plan = searcher.plan_filter(&not(Filter::Ids(near[..ROWS / 4 * 3].to_vec()))).unwrap();
+    let result = searcher.answer(&query, 10, &options.into(), Some(&plan)).unwrap();
+    assert!(result.stats.hops > 0 && result.stats.hops <= 2 * every_page() + 8, "{:?}", result.stats);
+    let found: BTreeSet<u64> = result.hits.iter().map(|hit| hit.row_id).collect();
+    assert_eq!(found, near[ROWS / 4 * 3..][..10].iter().copied().collect());
 }

@@ -99,6 +99,12 @@ impl FilterPlan {
         self.runs.is_some() && self.pages_by_runs(k) <= walk_pages
     }
 
+    /// Whether a walk for `k` rows reads fewer pages than a look at every row, which reads
+    /// `every_page`.
+    pub(crate) fn is_worth_a_walk(&self, k: usize, every_page: usize) -> bool {
+        Self::walk_pages(Self::node_pages(k), self.share.likely.max(SHARE_MIN)) <= every_page as f64
+    }
+
     /// Estimated pages that a search for `k` rows reads of the runs and of the nodes that they lead
     /// to.
     pub(crate) fn pages_by_runs(&self, k: usize) -> f64 {
@@ -124,7 +130,8 @@ impl FilterPlan {
     }
 
     /// Hops after which a walk for `k` rows gives up for the runs, if there are any. A walk that
-    /// needs somewhat more hops than were estimated is nearly at its end.
+    /// needs somewhat more hops than were estimated is nearly at its end. One that can give up for
+    /// a look at every row does so after twice its pages, too.
     pub(crate) fn hops_max(&self, k: usize) -> usize {
         // Without runs the estimate is infinite.
         (2.0 * self.pages_by_runs(k)) as usize

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A walk that costs more than the postings would, because rows that pass are far from the query,
-//! gives up, and the postings are read. If there are no postings to read, every row is read. So
-//! fewer than `k` rows come only if fewer pass.
+//! gives up, and the postings are read. If there are no postings to read, every row is read, also
+//! before a walk that is expected to cost more. So fewer than `k` rows come only if fewer pass.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -81,7 +81,8 @@ pub(super) fn search_filtered<P: Pages>(
     }
     let missed_before = searcher.reader.pages_missed();
     let mut stats = Stats::default();
-    let walks = options.filter(|_| !filter.reads_postings(k));
+    let every_page = searcher.state.node_pages(searcher.pages).len();
+    let walks = options.filter(|_| !filter.reads_postings(k) && filter.is_worth_a_walk(k, every_page));
     let found = match walks {
         Some(options) => searcher.walk_filtered(query, k, options, (filter, filter.has_negated_tag), &mut stats)?,
         None => None,
@@ -160,7 +161,7 @@ impl<P: Pages> Searcher<'_, P> {
         walk.begin(&state, capacity, k, false);
         let spare = if looks_at_tags { 0 } else { tags::spare(filter, k) };
         walk.nearest.keep_spare(rerank::spare(&state) + spare);
-        let hops_max = filter.hops_max(k).min(state.meta.rows as usize);
+        let hops_max = filter.hops_max(k).min(2 * state.node_pages(self.pages).len());
         walk.only = Some(Only::new(filter, hops_max, looks_at_tags));
         walk.run(&state, &mut self.reader, &options, &mut Unobserved, stats)?;
         let gave_up = walk.visited.len() >= hops_max;
