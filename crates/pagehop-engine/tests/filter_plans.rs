@@ -3,10 +3,12 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
 use pagehop_engine::{
-    Column, ColumnKind, ColumnRows, Comparison, Filter, Index, Metric, SearchOptions, SearchPlan, Value, build,
+    Batch, Column, ColumnKind, ColumnRows, Comparison, Error, Filter, Index, Metric, SearchOptions, SearchPlan,
+    Value, build,
 };
 use pagehop_sim::MemPages;
 use support::{ColumnSource, Noise, distance, embeddings, no_progress, options};
@@ -142,4 +144,37 @@ fn a_walk_without_postings_is_bounded_by_a_look_at_every_row() {
     assert!(result.stats.hops > 0 && result.stats.hops <= 2 * every_page() + 8, "{:?}", result.stats);
     let found: BTreeSet<u64> = result.hits.iter().map(|hit| hit.row_id).collect();
     assert_eq!(found, near[ROWS / 4 * 3..][..10].iter().copied().collect());
+}
+
+#[test]
+fn an_exact_search_reads_pages_once_where_many_rows_pass() {
+    let index = Index::open(&BUILT.0).unwrap();
+    let mut searcher = index.searcher();
+    let query = embeddings(DIM, 1, 99);
+    for filter in [below(0, 7), Filter::Ids((0..ROWS / 2).map(id).collect())] {
+        let plan = searcher.plan_filter(&filter).unwrap();
+        let stats = searcher.answer(&query, 10, &SearchPlan::exact(), Some(&plan)).unwrap().stats;
+        assert!(stats.hops == 0 && stats.pages_read == every_page(), "{stats:?}");
+    }
+    let few = searcher.plan_filter(&Filter::Ids((0..30).map(id).collect())).unwrap();
+    let stats = searcher.answer(&query, 10, &SearchPlan::exact(), Some(&few)).unwrap().stats;
+    assert!(stats.hops == 30 && stats.pages_read <= 30, "{stats:?}");
+}
+
+#[test]
+fn an_exact_search_with_a_filter_can_be_interrupted() {
+    let index = Index::open(&BUILT.0).unwrap();
+    let query = embeddings(DIM, 1, 99);
+    let some: Vec<u64> = (0..300).map(id).collect();
+    for filter in [below(0, 7), Filter::Ids(some)] {
+        let plan = index.plan_filter(&filter).unwrap();
+        let batch = Batch { queries: &query, k: 10, plan: &SearchPlan::exact(), filter: Some(&plan), threads: 1 };
+        let (mut looks, mut places) = (0, [()]);
+        let mut progress = |_| {
+            looks += 1;
+            if looks == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let searched = index.search_batch(&batch, &mut progress, &mut places, |(), _| Ok(()));
+        assert!(matches!(searched, Err((0, Error::Interrupted))), "{searched:?}");
+    }
 }

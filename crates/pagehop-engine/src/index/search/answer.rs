@@ -46,19 +46,31 @@ impl<P: Pages> Searcher<'_, P> {
         plan: &SearchPlan,
         filter: Option<&FilterPlan>,
     ) -> Result<SearchResult, Error> {
-        match Way::of(plan, filter) {
-            Way::Walk(options) => self.search_with(query, k, options),
-            Way::Filtered(options, filter) => search_filtered(self, query, k, options, filter),
-            Way::Scan => {
-                let mut go_on = |_| ControlFlow::Continue(());
-                let mut found = search_exactly(self.pages, self.newest, query, k, 1, &mut go_on)?;
-                match found.len() {
-                    1 => Ok(found.remove(0)),
-                    // A scan takes several queries, one after the other.
-                    count => {
-                        let what = format!("the query has the components of {count} vectors, it must be one");
-                        Err(Error::argument(what))
-                    }
+        answer_watched(self, query, (k, plan), filter, &mut || Ok(()))
+    }
+}
+
+/// As [`Searcher::answer`]. A search that visits all rows which pass a filter ends if `look` fails,
+/// with its error.
+pub(super) fn answer_watched<P: Pages>(
+    searcher: &mut Searcher<'_, P>,
+    query: &[f32],
+    (k, plan): (usize, &SearchPlan),
+    filter: Option<&FilterPlan>,
+    look: &mut dyn FnMut() -> Result<(), Error>,
+) -> Result<SearchResult, Error> {
+    match Way::of(plan, filter) {
+        Way::Walk(options) => searcher.search_with(query, k, options),
+        Way::Filtered(options, filter) => search_filtered(searcher, query, k, options, filter, look),
+        Way::Scan => {
+            let mut go_on = |_| ControlFlow::Continue(());
+            let mut found = search_exactly(searcher.pages, searcher.newest, query, k, 1, &mut go_on)?;
+            match found.len() {
+                1 => Ok(found.remove(0)),
+                // A scan takes several queries, one after the other.
+                count => {
+                    let what = format!("the query has the components of {count} vectors, it must be one");
+                    Err(Error::argument(what))
                 }
             }
         }

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::index::open::Index;
-use crate::index::search::answer::Way;
+use crate::index::search::answer::{Way, answer_watched};
 use crate::index::search::filter_plan::FilterPlan;
 use crate::index::search::together::{Query, Together};
 use crate::index::search::visit::Probe;
@@ -66,19 +66,24 @@ impl<P: Pages> Index<P> {
         let failed = Mutex::new(None);
         let mut go_on = |done| progress(Progress { phase: "search", done, total: count as u64 });
         let searched = threads::each(0..threads, &mut go_on, |_, look| {
-            let mut answered = |at, place: &mut T, found: Result<SearchResult, Error>| {
-                look(at as u64)?;
+            let wrote = |at, place: &mut T, found: Result<SearchResult, Error>| {
                 found.and_then(|result| write(place, result)).map_err(|error| {
                     failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert((at, error));
                     Error::Interrupted
                 })
             };
             let Way::Walk(options) = way else {
-                let mut searcher = self.searcher();
+                let (mut searcher, Batch { k, plan, filter, .. }) = (self.searcher(), *batch);
                 while let Some((at, (query, place))) = next() {
-                    answered(at, place, searcher.answer(query, batch.k, batch.plan, batch.filter))?;
+                    let found = answer_watched(&mut searcher, query, (k, plan), filter, &mut || look(at as u64));
+                    look(at as u64)?;
+                    wrote(at, place, found)?;
                 }
                 return Ok(());
+            };
+            let answered = |at, place: &mut T, found| {
+                look(at as u64)?;
+                wrote(at, place, found)
             };
             let next = || next().map(|(at, (vector, place))| Query { at, vector, place });
             Together::new(self.pages(), self.newest(), batch.k, options, answered).run(next)

@@ -111,6 +111,13 @@ impl FilterPlan {
         self.runs_pages + Self::node_pages(k).min(self.runs_rows)
     }
 
+    /// Whether the runs are worth reading for `k` rows where a look at every row reads `every_page`
+    /// once. An exact search visits every row of them, by distance and so at random.
+    pub(crate) fn is_worth_its_runs(&self, k: usize, is_exact: bool, every_page: usize) -> bool {
+        let pages = if is_exact { self.runs_pages + self.runs_rows } else { self.pages_by_runs(k) };
+        self.runs.is_some() && pages <= every_page as f64
+    }
+
     /// Estimated pages of nodes that a search for `k` rows reads without a filter, and with
     /// postings. For hosts that estimate costs before there is a plan.
     pub fn node_pages(k: usize) -> f64 {

@@ -46,6 +46,8 @@ pub(crate) const SLACK_OF_POSTINGS: f32 = 0.58;
 /// Share of the slack if some leaves are skipped, whose rows are missed: for the same recall, one
 /// more node costs fewer pages than those leaves.
 pub(crate) const SLACK_OF_SOME: f32 = 0.8;
+/// Pages of nodes, or visited nodes, between two looks at whether the caller wants to go on.
+const LOOK_PAGES: usize = 64;
 /// Ratio between the distance of the last row and its estimate above which more leaves are read:
 /// dead rows, and rows without the tag, have postings that seem to pass.
 const FARTHER: f32 = 1.2;
@@ -63,17 +65,19 @@ impl<P: Pages> Index<P> {
 
 /// Finds the `k` rows nearest to `query` among those that pass the filter. Fewer come only if fewer
 /// pass. With `options` of `None` the answer is exact, and all rows that may pass are compared.
+/// `look` is called while many rows are visited, and may end the search.
 ///
 /// # Errors
 ///
 /// Those of [`Index::search_with`](crate::Index::search_with); [`Error::Argument`] if the filter
-/// was planned for an index with another number of columns.
+/// was planned for an index with another number of columns; those of `look`.
 pub(super) fn search_filtered<P: Pages>(
     searcher: &mut Searcher<'_, P>,
     query: &[f32],
     k: usize,
     options: Option<&SearchOptions>,
     filter: &FilterPlan,
+    look: &mut dyn FnMut() -> Result<(), Error>,
 ) -> Result<SearchResult, Error> {
     options.cloned().unwrap_or_default().validate(k)?;
     if filter.columns != searcher.newest.known().columns.columns.len() {
@@ -89,7 +93,7 @@ pub(super) fn search_filtered<P: Pages>(
     };
     let mut result = match found {
         Some(result) => result,
-        None => searcher.select(query, k, options, filter, &mut stats)?,
+        None => searcher.select(query, (k, options), filter, look, &mut stats)?,
     };
     stats.pages_missed = searcher.reader.pages_missed() - missed_before;
     searcher.reader.pause();
@@ -199,9 +203,9 @@ impl<P: Pages> Searcher<'_, P> {
     fn select(
         &mut self,
         query: &[f32],
-        k: usize,
-        options: Option<&SearchOptions>,
+        (k, options): (usize, Option<&SearchOptions>),
         filter: &FilterPlan,
+        look: &mut dyn FnMut() -> Result<(), Error>,
         stats: &mut Stats,
     ) -> Result<SearchResult, Error> {
         let ids = filter.ids();
@@ -212,20 +216,22 @@ impl<P: Pages> Searcher<'_, P> {
             let (commit, page_count) = (state.meta.change.commit, self.pages.page_count());
             let node_pages = state.node_pages(self.pages);
             let before = stats.pages_read;
-            let runs = filter.runs.as_ref().filter(|_| pages_read <= node_pages.len());
+            let is_exact = options.is_none();
+            let by_runs = pages_read <= node_pages.len() && filter.is_worth_its_runs(k, is_exact, node_pages.len());
             let walk = &mut self.running.get_or_insert_default().walk;
-            let needs_tags = if runs.is_some() { filter.needs_tags_in_runs } else { filter.needs_tags };
+            let needs_tags = if by_runs { filter.needs_tags_in_runs } else { filter.needs_tags };
             let mut search = Selection {
                 state: &state,
                 reader: &mut self.reader,
                 walk,
                 filter,
                 k,
+                look: &mut *look,
                 stats,
                 needs_tags,
                 node_pages,
             };
-            let found = search.run(query, options, runs.is_some());
+            let found = search.run(query, options, by_runs);
             self.reader.release();
             // If the host owns the rows, the scan of a tree detects splits itself.
             let is_settled = state.meta.id_kind == IdKind::HostOwned
@@ -233,9 +239,9 @@ impl<P: Pages> Searcher<'_, P> {
                     && state.meta.page_count == page_count
                     && (ids == 0 || self.pages.is_newest(state.snapshot));
             match found {
-                Ok(found) if is_settled || runs.is_none() => return Ok(found),
+                Ok(found) if is_settled || !by_runs => return Ok(found),
                 // Pages of two commits may contradict each other. Pages of one may not.
-                Err(Error::Corrupt { .. }) if runs.is_some() && !(is_settled && last == Some(commit)) => {}
+                Err(Error::Corrupt { .. }) if by_runs && !(is_settled && last == Some(commit)) => {}
                 Err(error) => return Err(error),
                 Ok(_) => {}
             }
@@ -292,6 +298,7 @@ struct Selection<'a, R: Reader> {
     walk: &'a mut Walk,
     filter: &'a FilterPlan,
     k: usize,
+    look: &'a mut dyn FnMut() -> Result<(), Error>,
     stats: &'a mut Stats,
     /// Whether the tags of some rows must be read to know whether they pass.
     needs_tags: bool,
@@ -382,6 +389,9 @@ impl<R: Reader> Selection<'_, R> {
                 ended = true;
                 break;
             }
+            if at % LOOK_PAGES == LOOK_PAGES - 1 {
+                (self.look)()?;
+            }
             for next in keys[at + 1..].iter().take(if at == 0 { 8 } else { 1 }) {
                 let (page, slot) = layout.place(key_id(*next));
                 self.reader.start(page, layout.place_bytes(slot)[1].clone());
@@ -433,6 +443,9 @@ impl<R: Reader> Selection<'_, R> {
         let (layout, pages) = (self.state.meta.layout, self.node_pages.clone());
         for page in pages.clone() {
             read_ahead(self.reader, page, &pages);
+            if (page as usize).is_multiple_of(LOOK_PAGES) {
+                (self.look)()?;
+            }
             let mut undecided = Vec::new();
             {
                 let body = self.reader.finish(PageId(page))?;
