@@ -7,9 +7,10 @@ const DAY_US: i64 = 86_400_000_000;
 
 impl Value {
     /// The value that a text stands for in a column of `kind`: `true` or `false`, a number, or
-    /// `YYYY-MM-DD` with or without `HH:MM`, `HH:MM:SS`, parts of a second and `Z`, in UTC. A UUID
-    /// is 32 hexadecimal digits, with hyphens after 8, 12, 16 and 20 of them or without any. No
-    /// text stands for a set of tags.
+    /// `YYYY-MM-DD` with or without `HH:MM`, `HH:MM:SS` and parts of a second. It is in UTC, which
+    /// `Z` may say, or the offset from UTC follows the time: `+HH`, `+HHMM` or `+HH:MM`, or with
+    /// `-`. A UUID is 32 hexadecimal digits, with hyphens after 8, 12, 16 and 20 of them or without
+    /// any. No text stands for a set of tags.
     ///
     /// # Errors
     ///
@@ -49,7 +50,8 @@ fn uuid(text: &str) -> Option<[u8; 16]> {
 
 /// Microseconds since 1970.
 fn timestamp(text: &str) -> Option<i64> {
-    let text = text.strip_suffix('Z').unwrap_or(text);
+    let utc = text.strip_suffix('Z');
+    let text = utc.unwrap_or(text);
     let (date, time) = match text.find(['T', ' ']) {
         Some(at) => (&text[..at], Some(&text[at + 1..])),
         None => (text, None),
@@ -59,7 +61,26 @@ fn timestamp(text: &str) -> Option<i64> {
     if !(1..=12).contains(&month) || !(1..=month_days(year, month)).contains(&day) {
         return None;
     }
-    Some(days(year, month, day) * DAY_US + time.map_or(Some(0), time_of_day)?)
+    let read = if utc.is_some() { time_of_day } else { time_in_utc };
+    Some(days(year, month, day) * DAY_US + time.map_or(Some(0), read)?)
+}
+
+/// Microseconds since midnight in UTC of a time with or without an offset.
+fn time_in_utc(text: &str) -> Option<i64> {
+    let Some(at) = text.find(['+', '-']) else { return time_of_day(text) };
+    let (time, offset) = text.split_at(at);
+    let (sign, offset) = offset.split_at(1);
+    let (hours, minutes) = match offset.split_once(':') {
+        Some(parts) => parts,
+        None if offset.len() == 2 => (offset, "00"),
+        None => offset.split_at_checked(2)?,
+    };
+    let (hours, minutes) = (number(hours, 2)?, number(minutes, 2)?);
+    if hours > 23 || minutes > 59 {
+        return None;
+    }
+    let ahead = (hours * 60 + minutes) * 60_000_000;
+    Some(time_of_day(time)? + if sign == "-" { ahead } else { -ahead })
 }
 
 /// Microseconds since midnight.
@@ -112,9 +133,32 @@ mod tests {
         assert_eq!(of("1969-12-31T23:59:59.999999"), Some(-1));
         assert_eq!(of("2000-03-01 00:00"), Some(951_868_800_000_000));
         assert_eq!(of("2024-02-29T12:30:15.5Z"), Some(1_709_209_815_500_000));
-        for bad in
-            ["", "2023-02-29", "2024-13-01", "2024-1-1", "2024-01-01T24:00", "2024-01-01T1", "12:00", "é-1-1"]
-        {
+        for (text, utc) in [
+            ("2024-02-29T12:30+02", "2024-02-29T10:30"),
+            ("2024-02-29 23:30:15.5-0330", "2024-03-01T03:00:15.5"),
+            ("2024-01-01T01:00+05:45", "2023-12-31T19:15"),
+            ("2024-01-01T01:00-00:00", "2024-01-01T01:00Z"),
+        ] {
+            assert!(of(utc).is_some() && of(text) == of(utc), "{text}");
+        }
+        for bad in [
+            "",
+            "2023-02-29",
+            "2024-13-01",
+            "2024-1-1",
+            "2024-01-01T24:00",
+            "2024-01-01T1",
+            "12:00",
+            "é-1-1",
+            "2024-01-01+02",
+            "2024-01-01T12:00+2",
+            "2024-01-01T12:00+24:00",
+            "2024-01-01T12:00+01:60",
+            "2024-01-01T12:00+é1",
+            "2024-01-01T12:00+01:00Z",
+            "2024-01-01T12:00+",
+            "2024-01-01T12:00+01:0000",
+        ] {
             assert_eq!(of(bad), None, "{bad}");
         }
         // Each day of 400 years must follow the day before it.
