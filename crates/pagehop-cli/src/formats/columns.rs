@@ -2,8 +2,9 @@
 //! each row.
 //!
 //! In a .csv file, a name may be followed by its kind, as in `price:float`. Without one, the kind
-//! is the narrowest that all values have: int, float, bool, timestamp, text. An empty field is a
-//! missing value. Tags, whose kind must be named, are a list as in JSON: `["new", "red"]`.
+//! is the narrowest that all values have: int, float, bool, timestamp, text; a column of integers,
+//! one of them beyond 64 bits, is refused. An empty field is a missing value. Tags, whose kind must
+//! be named, are a list as in JSON: `["new", "red"]`.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
@@ -83,29 +84,62 @@ fn cut(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
+/// What the values of a column may be.
+struct Possible {
+    has_values: bool,
+    /// The kinds of [`INFERRED`] that all values have.
+    kinds: Vec<ColumnKind>,
+    /// Whether all values are whole numbers, of any size.
+    are_whole: bool,
+    /// The first whole number beyond 64 bits, and its line.
+    beyond: Option<(String, u64)>,
+}
+
+impl Possible {
+    fn take(&mut self, text: &str, line: u64) {
+        self.has_values = true;
+        self.kinds.retain(|kind| match kind {
+            // 0 and 1 are not booleans here, but integers.
+            ColumnKind::Bool => text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false"),
+            kind => Value::parse(*kind, text).is_ok(),
+        });
+        let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+        self.are_whole &= !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        if self.are_whole && self.beyond.is_none() && Value::parse(ColumnKind::Int, text).is_err() {
+            self.beyond = Some((cut(text), line));
+        }
+    }
+}
+
 /// The first kind of [`INFERRED`] that all values of a column have, for each column; text if there
 /// is none.
 fn infer(path: &Path, columns: &[(&str, Option<ColumnKind>)]) -> Result<Vec<ColumnKind>, Error> {
     let (mut reader, _) = open(path)?;
-    let mut possible = vec![(false, INFERRED.to_vec()); columns.len()];
+    let nothing = || Possible { has_values: false, kinds: INFERRED.to_vec(), are_whole: true, beyond: None };
+    let mut possible: Vec<Possible> = columns.iter().map(|_| nothing()).collect();
     let mut record = StringRecord::new();
     while next(path, &mut reader, &mut record)? {
-        for ((has_values, possible), text) in possible.iter_mut().zip(&record).filter(|(_, text)| !text.is_empty())
-        {
-            *has_values = true;
-            possible.retain(|kind| match kind {
-                // 0 and 1 are not booleans here, but integers.
-                ColumnKind::Bool => text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false"),
-                kind => Value::parse(*kind, text).is_ok(),
-            });
-        }
+        let values = possible.iter_mut().zip(&record).filter(|(_, text)| !text.is_empty());
+        values.for_each(|(possible, text)| possible.take(text, line(&record)));
     }
-    for ((name, kind), (has_values, _)) in columns.iter().zip(&possible) {
-        if kind.is_none() && !has_values {
+    for ((name, kind), possible) in columns.iter().zip(&possible) {
+        if kind.is_some() {
+            continue;
+        }
+        if !possible.has_values {
             return refuse(path, format!("column {name:?} has no values; name its kind: {name}:int"));
         }
+        // As a float it would lose digits, and different numbers, such as ids, would be equal.
+        if let Some((text, line)) = possible.beyond.as_ref().filter(|_| possible.are_whole) {
+            return Err(Error::argument(format!(
+                "{}, line {line}, column {name:?}: {text} is an integer beyond 64 bits; \
+                 name the column's kind: {name}:text or {name}:float",
+                path.display()
+            )));
+        }
     }
-    Ok(possible.into_iter().map(|(_, kinds)| kinds.first().copied().unwrap_or(ColumnKind::Text)).collect())
+    let kind = |possible: Possible| possible.kinds.first().copied().unwrap_or(ColumnKind::Text);
+    Ok(possible.into_iter().map(kind).collect())
 }
 
 /// The file at `path` if it is a Parquet file; `None` otherwise. A file that is named .parquet but

@@ -173,6 +173,11 @@ fn bad_columns_and_filters_are_refused() {
     assert!(build("a,b\n1\n", 1).contains("bad.csv"));
     assert!(build("a,a\n1,2\n", 2).contains("two columns have the name"));
     assert!(build("a,b\n1,\n", 1).contains("column \"b\" has no values"));
+    let beyond = build("a,b\n1,2\n9223372036854775808,2\n", 2);
+    assert!(beyond.contains("bad.csv, line 3, column \"a\": 9223372036854775808 is an integer beyond"), "{beyond}");
+    // Such a number is a float beside others, or if the column says so.
+    assert!(build("a\n9223372036854775808\n0.5\n", 1).contains("it holds 2 rows"));
+    assert!(build("a:float\n9223372036854775808\n", 1).contains("it holds 1 rows"));
     assert!(build("a,b,c,d,e,f,g,h\n1,1,1,1,1,1,1,1\n", 2).contains("up to 7"));
     #[cfg(not(feature = "parquet"))]
     assert!(build("PAR1\u{15}\0", 1).contains("columns=pyarrow.parquet.read_table(path)"));
