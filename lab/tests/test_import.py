@@ -118,7 +118,7 @@ def test_a_result_file_of_ann_benchmarks_has_the_recall_that_its_threshold_gives
     found = true[:, :K].copy()
     found[:, -1] += 0.0009
     found[:5, -1] += 0.01
-    set_file = tmp_path / "set.hdf5"
+    set_file = tmp_path / "generated-16.hdf5"
     with h5py.File(set_file, "w") as file:
         file["distances"] = true
     (point,) = annresults.read(ann_file(tmp_path, found), set_file)
@@ -136,6 +136,25 @@ def test_a_result_file_of_ann_benchmarks_has_the_recall_that_its_threshold_gives
         annresults.read(ann_file(tmp_path, found[:7]), set_file)
     with pytest.raises(FormatError, match="best_search_time is 0"):
         annresults.read(ann_file(tmp_path, found, mean=1.0, best_search_time=0.0))
+
+
+def test_recall_is_counted_by_the_truth_of_the_same_set_alone(tmp_path: Path) -> None:
+    # The distances of another set fit by their shape, as those of glove-25 and glove-100 do.
+    other = tmp_path / "generated-32.hdf5"
+    with h5py.File(other, "w") as file:
+        file["distances"] = np.ones((20, K))
+    with pytest.raises(FormatError, match=r"of the set generated-16, and --truth is generated-32.hdf5: name gen"):
+        annresults.read(ann_file(tmp_path, np.zeros((20, K))), other)
+    assert annresults.read(ann_file(tmp_path, np.zeros((20, K)), dataset="generated-32"), other)[0].recall == 1.0
+
+
+def test_a_recall_above_one_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"recall is 1\.5, the most is 1"):
+        annresults.read(ann_file(tmp_path, np.zeros((20, K)), mean=1.5))
+    plot = tmp_path / "set.plot"
+    plot.write_text("a(m=4) 0.9 10\na(m=5) 90.1 10\n")
+    with pytest.raises(FormatError, match=r"set\.plot, line 2: recall is 90\.1, the most is 1"):
+        read.read(plot)
 
 
 def test_plots_say_how_many_sessions_asked_in_their_names() -> None:

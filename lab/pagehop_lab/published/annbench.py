@@ -42,6 +42,8 @@ def points_of(lines: Iterable[str], name: str, sessions: int = 1) -> list[Point]
         search: Options = tuple(option for option in options if option[0] in _SEARCH)
         dataset = name.partition(".")[0]
         recall, qps = float(found["recall"]), float(found["qps"])
+        if recall > 1:
+            raise FormatError(f"{name}, line {number}: recall is {recall:g}, the most is 1")
         points.append(Point(dataset, found["engine"], build, search, recall, qps, sessions, file=name))
     return points
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pagehop_lab.published.foreign import Foreign, FormatError, number
+from pagehop_lab.published.foreign import Foreign, FormatError, number, share
 
 NAME = "ann-benchmarks"
 RECALL_OF = "the same requests, by distance threshold"
@@ -32,7 +32,7 @@ def read(path: Path, truth: Path | None = None) -> list[Foreign]:
             found = np.asarray(file["distances"])
             count = int(number(said.get("count"), "count", path, 1))
             search_s = number(said.get("best_search_time"), "best_search_time", path)
-            recall = _recall(path, file, found, count, truth)
+            recall = share(_recall(path, file, str(said.get("dataset")), found, count, truth), path)
     except (OSError, KeyError) as error:
         raise FormatError(f"{path.name}: no result file of {NAME}: {error}") from None
     if search_s == 0:
@@ -48,7 +48,7 @@ def read(path: Path, truth: Path | None = None) -> list[Foreign]:
     ]  # fmt: skip
 
 
-def _recall(path: Path, file: Any, found: npt.NDArray[Any], count: int, truth: Path | None) -> float:
+def _recall(path: Path, file: Any, dataset: str, found: npt.NDArray[Any], count: int, truth: Path | None) -> float:
     if truth is None:
         try:
             return number(_plain(file["metrics"]["knn"].attrs["mean"]), "metrics/knn/mean", path)
@@ -58,6 +58,12 @@ def _recall(path: Path, file: Any, found: npt.NDArray[Any], count: int, truth: P
             ) from None
     import h5py
 
+    # Sets of one shape have distances that fit, and would give a recall without a meaning.
+    if truth.stem != dataset:
+        raise FormatError(
+            f"{path.name}: its answers are of the set {dataset}, and --truth is {truth.name}: "
+            f"name {dataset}.hdf5, or import results of one set at a time"
+        )
     with h5py.File(truth, "r") as known:
         true = np.asarray(known["distances"])
     if true.shape[0] != found.shape[0] or true.shape[1] < count:

@@ -47,3 +47,10 @@ def number(value: object, name: str, path: Path, least: float = 0.0) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least or value == float("inf"):
         raise FormatError(f"{path.name}: {name} is {value!r}, it should be a number of at least {least:g}")
     return float(value)
+
+
+def share(value: float, path: Path) -> float:
+    """A recall, checked: it is a share."""
+    if value > 1:
+        raise FormatError(f"{path.name}: recall is {value:g}, the most is 1")
+    return value

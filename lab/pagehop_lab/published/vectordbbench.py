@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pagehop_lab.analysis.points import Options
-from pagehop_lab.published.foreign import Foreign, FormatError, number
+from pagehop_lab.published.foreign import Foreign, FormatError, number, share
 
 NAME = "VectorDBBench"
 RECALL_OF = "one client, other requests than those of QPS"
@@ -57,8 +57,7 @@ def _points(path: Path, result: Any) -> Iterator[Foreign]:
         return
     dataset, matching = _set_of(path, case)
     qps, recall = (number(metrics[name], name, path) for name in ("qps", "recall"))
-    if recall > 1:
-        raise FormatError(f"{path.name}: recall is {recall:g}, the most is 1")
+    share(recall, path)
     build, search = _split(options)
     yield Foreign(
         NAME, path.name, dataset, " ".join(filter(None, [engine, label])), build, search,
