@@ -165,7 +165,7 @@ def _run(args: argparse.Namespace) -> int:
     suite, plan = _planned(args.plan, args.set)
     print(f"{args.plan}: {suite.amount(plan)}")
     for warning in suite.warnings(plan):
-        print(f"pagehop-lab: warning: {args.plan}: {warning}", file=sys.stderr)
+        _warn(f"{args.plan}: {warning}")
     if absent := suite.absent(plan):
         raise PlanError(f"{args.plan}: " + "; ".join(absent))
     return 0
@@ -260,14 +260,18 @@ def _import(args: argparse.Namespace) -> int:
     suite = report.read(args.folder).results.suite
     if suite == "oltp":
         versions = [one.strip() for one in (args.versions or "").split(",") if one.strip()]
-        new, what = imports.qps_into(args.folder, args.files, versions, args.server), "versions"
+        new, what = imports.qps_into(args.folder, args.files, versions, args.server, _warn), "versions"
     elif suite == "equal-recall":
-        new, what = imports.into(args.folder, args.files, args.truth, args.set), "points"
+        new, what = imports.into(args.folder, args.files, args.truth, args.set, _warn), "points"
     else:
         raise StoreError(f"{args.folder} is a run of {suite}; reports of equal-recall and oltp show foreign results")
     report.write(args.folder, quiet=True)
     print(f"{new} new {what}; the page is {args.folder / report.PAGE}", file=sys.stderr)
     return 0
+
+
+def _warn(line: str) -> None:
+    print(f"pagehop-lab: warning: {line}", file=sys.stderr)
 
 
 def _site(args: argparse.Namespace) -> int:

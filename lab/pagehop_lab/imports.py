@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pagehop_lab import report
@@ -10,29 +11,40 @@ from pagehop_lab.analysis.points import OptionValue
 from pagehop_lab.published import sysbench
 from pagehop_lab.published.foreign import Foreign, FormatError
 from pagehop_lab.published.read import read
-from pagehop_lab.store import RunFolder
+from pagehop_lab.store import RunFolder, checksum
 from pagehop_lab.suites.foreign import USUAL_K
 from pagehop_lab.suites.server_results import ServerResults
 
+Say = Callable[[str], None]
 
-def into(folder: Path, files: Sequence[Path], truth: Path | None, dataset: str | None) -> int:
+
+@dataclass(frozen=True)
+class Found:
+    """A foreign record that a file has."""
+
+    file: Path
+    words: str
+    identity: Mapping[str, object]
+    raw: Mapping[str, object]
+
+
+def into(folder: Path, files: Sequence[Path], truth: Path | None, dataset: str | None, say: Say) -> int:
     """Adds the points of all files, or none if one cannot be read. Returns how many are new.
 
     `dataset` is the set of the run that they are shown with, if its name differs.
     """
-    points = [point for file in files for point in read(file, truth)]
-    new = 0
-    with RunFolder.adding(folder) as run:
-        for point in points:
-            identity, raw = _identity(point, dataset or point.dataset), _raw(point)
-            before = run.get("foreign", identity)
-            if before is None or before.raw != raw:
-                run.add("foreign", f"{point.dataset}.{point.engine}", identity, raw)
-                new += 1
-    return new
+    points = [(file, point) for file in files for point in read(file, truth)]
+    return _add(
+        folder,
+        [
+            Found(file, f"{one.dataset}.{one.engine}", _identity(one, dataset or one.dataset), _raw(one))
+            for file, one in points
+        ],
+        say,
+    )
 
 
-def qps_into(folder: Path, files: Sequence[Path], versions: Sequence[str], product: str | None) -> int:
+def qps_into(folder: Path, files: Sequence[Path], versions: Sequence[str], product: str | None, say: Say) -> int:
     """Adds published QPS of the tests of a run of `oltp`, or none if a file cannot be read.
 
     Returns how many versions are new. `versions` are those of the columns, `product` is of them,
@@ -45,19 +57,41 @@ def qps_into(folder: Path, files: Sequence[Path], versions: Sequence[str], produ
         raise FormatError(f"{folder} has servers of {' and '.join(there)}: say of which the figures are, by --server")
     if product is not None and product not in there:
         raise FormatError(f"{folder} has no {product}, only {', '.join(there)}")
-    found = {file.name: sysbench.read_qps(file, versions) for file in files}
-    new = 0
-    for name, by_version in found.items():
+    found = []
+    for file in files:
+        by_version = sysbench.read_qps(file, versions)
         if not any(case in results.groups for qps in by_version.values() for case in qps):
-            raise FormatError(f"{name}: the run has none of its tests, such as {_first(by_version)}")
+            raise FormatError(f"{file.name}: the run has none of its tests, such as {_first(by_version)}")
+        for version, qps in by_version.items():
+            of = {"benchmark": sysbench.NAME, "source": file.name, "product": product or there[0], "version": version}
+            found.append(Found(file, f"{of['product']}.{version}", of, {"qps": qps}))
+    return _add(folder, found, say)
+
+
+def _add(folder: Path, found: Sequence[Found], say: Say) -> int:
+    """Adds what is new, and says which files have other figures than before under their name."""
+    first: dict[str, Found] = {}
+    for one in found:
+        other = first.setdefault(checksum(one.identity), one)
+        if other.raw == one.raw:
+            continue
+        if other.file == one.file:
+            raise FormatError(f"{one.file}: it has two figures of one configuration of {one.words}")
+        raise FormatError(
+            f"{other.file} and {one.file} have one name and different figures of {one.words}: rename one of them"
+        )
+    new, replaced = 0, dict[str, int]()
     with RunFolder.adding(folder) as run:
-        for name, by_version in found.items():
-            for version, qps in by_version.items():
-                of = {"benchmark": sysbench.NAME, "source": name, "product": product or there[0], "version": version}
-                before = run.get("foreign", of)
-                if before is None or before.raw != {"qps": qps}:
-                    run.add("foreign", f"{of['product']}.{version}", of, {"qps": qps})
-                    new += 1
+        for one in first.values():
+            before = run.get("foreign", one.identity)
+            if before is not None and before.raw == one.raw:
+                continue
+            if before is not None:
+                replaced[one.file.name] = replaced.get(one.file.name, 0) + 1
+            run.add("foreign", one.words, one.identity, one.raw)
+            new += 1
+    for name, count in replaced.items():
+        say(f"{name}: {count} other figures of this name, imported before, are replaced; rename the file to have both")
     return new
 
 

@@ -105,6 +105,9 @@ def test_versions_are_numbers() -> None:
         ("a,1\nb,fast\n", ["--versions", "10.23"], "line 2: 'fast' is not a figure"),
         ("a,0\n", ["--versions", "10.23"], "line 1: 0 queries a second"),
         ("a,nan\n", ["--versions", "10.23"], "the figure of line 1 is nan"),
+        ("a,1\nb,2\na,3\n", ["--versions", "10.23"], "line 3: a line before it is of the test a, too"),
+        ("a,1,2\n", ["--versions", "10.23,10.23"], "two columns are of the version '10.23'"),
+        ("test,16.2,10.23,16.2\na,1,2,3\n", [], "two columns are of the version '16.2'"),
         ("# nothing\n", ["--versions", "10.23"], "no line with figures"),
         ("a,1\n", ["--versions", "10.23"], "the run has none of its tests, such as a"),
         ("a,1\n", ["--versions", "10.23", "--server", "mysql"], "has no mysql, only postgres"),
@@ -119,6 +122,25 @@ def test_a_file_that_does_not_fit_is_refused_and_nothing_is_added(
     assert main(["import", str(folder), str(file), *more]) == 1
     assert said in capsys.readouterr().err
     assert not (folder / "foreign").exists()
+
+
+def test_files_of_one_name_do_not_replace_each_other_without_a_word(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    run(plan_of("old", "new"), folder, FakeBench(), FakeProduct())
+    files = [tmp_path / name / "qps.csv" for name in ("mem", "io")]
+    for file, rate in zip(files, (1000, 10), strict=True):
+        file.parent.mkdir()
+        file.write_text(f"test,10.23,16.2\n{CASES[0]},{rate},{rate + 1}\n")
+    assert main(["import", str(folder), *map(str, files)]) == 1
+    assert "have one name and different figures of postgres.10.23: rename one of them" in capsys.readouterr().err
+    assert not (folder / "foreign").exists()
+    assert main(["import", str(folder), str(files[0])]) == 0
+    assert "replace" not in capsys.readouterr().err
+    assert main(["import", str(folder), str(files[1])]) == 0
+    said = capsys.readouterr().err
+    assert "warning: qps.csv: 2 other figures of this name, imported before, are replaced; rename" in said
 
 
 def test_a_missing_file_is_said() -> None:

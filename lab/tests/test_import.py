@@ -215,6 +215,25 @@ def test_a_foreign_result_may_be_of_a_set_that_is_called_otherwise(folder: Path,
     assert (point.dataset, point.raw["set_of_the_file"]) == ("generated-16", "generated-16-euclidean")
 
 
+def test_plots_of_one_name_do_not_replace_each_other_without_a_word(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = len(RunFolder(folder).all("foreign"))
+    plots = [tmp_path / name / "generated-16.plot" for name in ("one", "two")]
+    for plot, qps in zip(plots, (100, 200), strict=True):
+        plot.parent.mkdir()
+        plot.write_text(f"twice(m=4) 0.9 {qps}\n")
+    assert main(["import", str(folder), *map(str, plots)]) == 1
+    assert "have one name and different figures of generated-16.twice: rename one" in capsys.readouterr().err
+    assert len(RunFolder(folder).all("foreign")) == before
+    for plot in plots:
+        assert main(["import", str(folder), str(plot)]) == 0
+    assert "warning: generated-16.plot: 1 other figures of this name, imported" in capsys.readouterr().err
+    plots[0].write_text("twice(m=4) 0.9 100\ntwice(m=4) 0.8 100\n")
+    assert main(["import", str(folder), str(plots[0])]) == 1
+    assert "it has two figures of one configuration of generated-16.twice" in capsys.readouterr().err
+
+
 def test_files_are_added_all_or_none(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = len(RunFolder(folder).all("foreign"))
     broken = tmp_path / "broken.json"

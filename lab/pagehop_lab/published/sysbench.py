@@ -38,8 +38,12 @@ def read_qps(path: Path, versions: Sequence[str] = ()) -> dict[str, dict[str, fl
             raise FormatError(
                 f"{path.name}: it does not say which versions its {len(figures)} columns are: --versions {{V,V,...}}"
             )
+        if (double := next((one for one in versions if versions.count(one) > 1), None)) is not None:
+            raise FormatError(f"{path.name}: two columns are of the version {double!r}")
         if len(figures) != len(versions):
             raise FormatError(f"{path.name}, line {at}: {len(figures)} figures for {len(versions)} versions")
+        if name in found[versions[0]]:
+            raise FormatError(f"{path.name}, line {at}: a line before it is of the test {name}, too")
         for version, figure in zip(versions, figures, strict=True):
             found[version][name] = _qps(path, at, figure)
     if not any(found.values()):
