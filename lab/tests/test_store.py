@@ -54,6 +54,39 @@ def test_a_damaged_file_is_told_and_kept(tmp_path: Path) -> None:
     assert len(path.read_text()) == 50
 
 
+@pytest.mark.parametrize("version", [3, 0, "2", None])
+def test_a_record_of_another_form_counts_as_damaged(tmp_path: Path, version: Any) -> None:
+    with RunFolder.writing(tmp_path, "plan", MACHINE) as folder:
+        made = folder.add("points", "a", IDENTITY, {"qps": 1.0})
+    path = tmp_path / made.file
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": version}))
+    folder = RunFolder(tmp_path)
+    assert folder.damaged == [made.file]
+    assert folder.get("points", IDENTITY) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [('{"cpu": ', "Expecting value"), ("[]", "it has no cpu and no cores"), ('{"cpu": "a"}', "no cores and no kind")],
+)
+def test_a_damaged_description_of_the_machine_is_said(tmp_path: Path, text: str, said: str) -> None:
+    with RunFolder.writing(tmp_path, "plan", MACHINE):
+        pass
+    (tmp_path / "machine.json").write_text(text)
+    with pytest.raises(StoreError, match=rf"cannot read .*machine.json: .*{said}"):
+        _ = RunFolder(tmp_path).machine
+    with pytest.raises(StoreError, match="cannot read"), RunFolder.writing(tmp_path, "plan", MACHINE):
+        pass
+
+
+def test_a_plan_that_is_no_text_is_said(tmp_path: Path) -> None:
+    with RunFolder.writing(tmp_path, "plan", MACHINE):
+        pass
+    (tmp_path / "plan-001.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(StoreError, match=r"cannot read .*plan-001\.toml"):
+        _ = RunFolder(tmp_path).plan
+
+
 def test_another_machine_needs_another_folder(tmp_path: Path) -> None:
     with RunFolder.writing(tmp_path, "plan", MACHINE):
         pass

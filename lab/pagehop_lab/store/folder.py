@@ -31,6 +31,8 @@ COMPLETE = 2
 """Version of raw files from which on the identity of a search has every field of its load."""
 _UNFINISHED = ".unfinished-"
 _WORDS_MAX = 90
+# Facts of every machine, which reports show.
+_OF_A_MACHINE = ("cpu", "cores", "kind")
 # Facts of the machine that may change before a run ends.
 _COMPILERS = "compilers"
 
@@ -138,12 +140,15 @@ class RunFolder:
         plans = _plans(self.path)
         if not plans:
             raise StoreError(f"{self.path} has no plan: it is not a folder of a run")
-        return plans[-1].read_text()
+        try:
+            return plans[-1].read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise StoreError(f"cannot read {plans[-1]}: {getattr(error, 'strerror', None) or error}") from None
 
     @property
     def machine(self) -> dict[str, Any]:
         """What the measurements ran on."""
-        return dict(json.loads((self.path / "machine.json").read_text()))
+        return _machine(self.path / "machine.json")
 
     def get(self, kind: str, identity: Mapping[str, Any]) -> Record | None:
         """The latest record of an identity."""
@@ -203,7 +208,9 @@ class RunFolder:
             content = json.loads(file.read_text())
             identity = content["identity"]
             raw, failed = content["raw"] or {}, content["failed"]
-            by = content.get("commit"), content.get(_COMPILERS), int(content["version"])
+            if not 1 <= content["version"] <= _VERSION:
+                raise ValueError("another lab wrote it, and its measurement may have another form")
+            by = content.get("commit"), content.get(_COMPILERS), content["version"]
             read = Record(kind, relative, content["attempt"], identity, raw, failed, *by)
         except (OSError, ValueError, KeyError, TypeError):
             self.damaged.append(relative)
@@ -262,7 +269,7 @@ def _same_machine(path: Path, machine: Mapping[str, Any]) -> Mapping[str, Any]:
         with _full_disk(path.parent):
             _publish(path, json.dumps(machine, indent=1).encode() + b"\n")
         return machine
-    known: dict[str, Any] = json.loads(path.read_text())
+    known = _machine(path)
     # Folders from before say less of the machine, and what is not known is not a difference. An
     # upgrade of the compilers must not end a run that takes days: records say so instead.
     differing = [
@@ -274,6 +281,18 @@ def _same_machine(path: Path, machine: Mapping[str, Any]) -> Mapping[str, Any]:
         told = ", ".join(f"{name} was {known.get(name)} and is {machine[name]}" for name in differing)
         raise StoreError(f"{path.parent} was measured on another machine ({told}): choose another folder with --into")
     return known
+
+
+def _machine(path: Path) -> dict[str, Any]:
+    """The description of a machine in its file. StoreError if it is not one."""
+    try:
+        known = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise StoreError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+    missing = [name for name in _OF_A_MACHINE if not isinstance(known, dict) or name not in known]
+    if missing:
+        raise StoreError(f"cannot read {path}: it has no {' and no '.join(missing)}, as every run's has")
+    return dict(known)
 
 
 def _keep_plan(path: Path, plan: str) -> None:
