@@ -276,7 +276,6 @@ def _warn(line: str) -> None:
 
 def _site(args: argparse.Namespace) -> int:
     folders = args.folders or [_kept()]
-    args.into.parent.mkdir(parents=True, exist_ok=True)
     count = site.build(folders, args.into, lambda line: print(line, file=sys.stderr))
     print(f"{count} runs; the site is {args.into / 'index.html'}", file=sys.stderr)
     return 0

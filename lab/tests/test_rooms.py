@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "run": {"machine", "analysis", "data", "engines", "measure", "plan", "store"},
     "suites": {"analysis", "machine", "data", "engines", "measure", "plan", "run", "store"},
     "report": {"store", "suites"},
-    "site": {"analysis", "engines", "published", "report", "store", "suites"},
+    "site": {"analysis", "engines", "plan", "published", "report", "store", "suites"},
 }  # fmt: skip
 # Only the process of an engine imports these libraries, and only when it needs them.
 _LIBRARIES = re.compile(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Hashable
 from pathlib import Path
 
@@ -154,6 +155,65 @@ def test_a_lab_that_is_installed_alone_shows_the_runs_that_are_here(
     with fake_engines(tmp_path / "data"):
         assert main(["site", "--into", str(tmp_path / "made")]) == 0
     assert sorted(path.name for path in (tmp_path / "made/runs").iterdir()) == ["run-20260101-a", "run-20260102-b"]
+
+
+def test_a_run_that_cannot_be_read_is_listed_and_the_others_are_shown(site: Path, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    shutil.copytree(site.parent / "runs/run-20260101-a", runs / "good")
+    (runs / "bare").mkdir()
+    (runs / "bare/machine.json").write_text("{}")
+    for name, file, text in (
+        ("other-plan", "plan-001.toml", "suite = 'of later'"),
+        ("torn-machine", "machine.json", '{"cpu": '),
+    ):
+        shutil.copytree(runs / "good", runs / name)
+        (runs / name / file).write_text(text)
+    said: list[str] = []
+    with fake_engines(tmp_path / "data"):
+        assert build([runs], tmp_path / "made", said.append) == 1
+    page = (tmp_path / "made/index.html").read_text()
+    reasons = {"bare": f"{runs}/bare has no plan", "other-plan": "of later", "torn-machine": "machine.json"}
+    for name, why in reasons.items():
+        assert re.search(rf"<li>{name} cannot be read: [^<]*{why}", page), name
+        assert any(re.search(rf"^{name} cannot be read: .*{why}", line) for line in said), name
+        assert f'href="runs/{name}' not in page
+    assert [path.name for path in (tmp_path / "made/runs").iterdir()] == ["good"]
+    with pytest.raises(StoreError, match=r"no run can be read: .*bare has no plan"):
+        build([runs / "bare"], tmp_path / "none", lambda _: None)
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_site_that_another_lab_makes_at_the_same_time_is_left_alone(site: Path, tmp_path: Path) -> None:
+    made, run_ = tmp_path / "made", site.parent / "runs/run-20260101-a"
+
+    def meanwhile(_: str) -> None:
+        # The first lab has copied its run, and not put the site in its place.
+        with fake_engines(tmp_path / "data"):
+            assert build([run_], made, lambda _: None) == 1
+
+    dead = tmp_path / ".unfinished-made-4194999-x"
+    dead.mkdir()
+    with fake_engines(tmp_path / "data"):
+        assert build([run_], made, meanwhile) == 1
+    assert (made / "runs/run-20260101-a/report/index.html").is_file()
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_the_folder_of_a_site_may_be_the_current_one_and_is_no_file(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here, run_ = tmp_path / "here", str(site.parent / "runs/run-20260101-a")
+    here.mkdir()
+    monkeypatch.chdir(here)
+    with fake_engines(tmp_path / "data"):
+        for _ in range(2):
+            assert main(["site", run_, "--into", "."]) == 0
+    assert Path("index.html").is_file()
+    (tmp_path / "letter").write_text("mine")
+    for name, said in (("letter", "is a file: give a folder"), ("letter/site", "cannot write the site to")):
+        assert main(["site", run_, "--into", str(tmp_path / name)]) == 1
+        assert said in capsys.readouterr().err
+    assert (tmp_path / "letter").read_text() == "mine"
 
 
 def test_the_kept_runs_make_a_site(tmp_path: Path) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
+import os
 import shutil
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 
 from pagehop_lab import report
+from pagehop_lab.plan import PlanError
 from pagehop_lab.report.page import page
 from pagehop_lab.site import mistakes, pages, pairs
 from pagehop_lab.site.figures import Figure, figures_of
@@ -39,26 +44,53 @@ class Shown:
 def build(folders: Sequence[Path], into: Path, say: Callable[[str], None]) -> int:
     """Makes the site of all runs in `folders` (runs, or folders of runs) at `into`.
 
-    Returns their number. The folder is replaced when the new one is complete. StoreError if there
-    is no run, if two runs have one name, or if `into` is not a site.
+    Returns their number. The folder is replaced when the new one is complete. A run that cannot be
+    read is said, and listed with the reason. StoreError if there is no run that can be read, if two
+    runs have one name, or if `into` is not a site.
     """
-    found = _runs(folders)
-    if into.exists() and any(into.iterdir()) and not (into / _MADE_HERE).exists():
-        raise StoreError(f"{into} exists and is not a site of the lab: give a folder that is new or empty")
-    scratch = into.with_name(f"{_UNFINISHED}-{into.name}")
-    shutil.rmtree(scratch, ignore_errors=True)
+    found, into = _runs(folders), into.resolve()
     try:
-        (scratch / PAIRS).mkdir(parents=True)
-        (scratch / _MADE_HERE).touch()
-        shown = [_copied(path, scratch / RUNS / path.name, say) for path in found]
-        _write(scratch, shown)
-        shutil.rmtree(into, ignore_errors=True)
-        scratch.rename(into)
+        if into.exists() and not into.is_dir():
+            raise StoreError(f"{into} is a file: give a folder that is new or empty")
+        if into.exists() and any(into.iterdir()) and not (into / _MADE_HERE).exists():
+            raise StoreError(f"{into} exists and is not a site of the lab: give a folder that is new or empty")
+        into.parent.mkdir(parents=True, exist_ok=True)
+        with _scratch(into) as scratch:
+            (scratch / PAIRS).mkdir()
+            (scratch / _MADE_HERE).touch()
+            shown, unread = _copies(found, scratch / RUNS, say)
+            _write(scratch, shown, unread)
+            _replace(into, scratch)
     except OSError as error:
         raise StoreError(f"cannot write the site to {into}: {error.strerror or error}") from error
+    return len(shown)
+
+
+@contextlib.contextmanager
+def _scratch(into: Path) -> Iterator[Path]:
+    """A folder beside `into` for a site that is not complete. Those of killed processes go."""
+    prefix = f"{_UNFINISHED}-{into.name}-"
+    for left in into.parent.glob(f"{glob.escape(prefix)}*"):
+        process = left.name.removeprefix(prefix).partition("-")[0]
+        if process.isdigit() and not Path("/proc", process).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    # Another lab may make the same site at this time.
+    scratch = Path(tempfile.mkdtemp(dir=into.parent, prefix=f"{prefix}{os.getpid()}-"))
+    try:
+        scratch.chmod(0o755)
+        yield scratch
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    return len(shown)
+
+
+def _replace(into: Path, scratch: Path) -> None:
+    """Puts a complete site in its place. A folder that exists stays: a shell may be in it."""
+    into.mkdir(exist_ok=True)
+    for old in into.iterdir():
+        if old.name != _MADE_HERE:
+            shutil.rmtree(old) if old.is_dir() and not old.is_symlink() else old.unlink()
+    for new in scratch.iterdir():
+        new.replace(into / new.name)
 
 
 def _runs(folders: Sequence[Path]) -> list[Path]:
@@ -86,6 +118,23 @@ def _is_run(path: Path) -> bool:
     return (path / "machine.json").is_file()
 
 
+def _copies(found: Sequence[Path], into: Path, say: Callable[[str], None]) -> tuple[list[Shown], dict[str, str]]:
+    """The runs that can be read, and why others cannot be."""
+    shown: list[Shown] = []
+    unread: dict[str, str] = {}
+    for path in found:
+        target = into / path.name
+        try:
+            shown.append(_copied(path, target, say))
+        except (PlanError, StoreError) as error:
+            shutil.rmtree(target, ignore_errors=True)
+            unread[path.name] = str(error).replace(str(target), str(path))
+            say(f"{path.name} cannot be read: {unread[path.name]}")
+    if not shown:
+        raise StoreError(f"no run can be read: {next(iter(unread.values()))}")
+    return shown, unread
+
+
 def _copied(source: Path, target: Path, say: Callable[[str], None]) -> Shown:
     """A run for the site: its raw files without the answers, and a new report."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("report", "*.npz", LOCK))
@@ -97,7 +146,7 @@ def _copied(source: Path, target: Path, say: Callable[[str], None]) -> Shown:
     return Shown(source.name, target, made)
 
 
-def _write(site: Path, shown: Sequence[Shown]) -> None:
+def _write(site: Path, shown: Sequence[Shown], unread: Mapping[str, str]) -> None:
     """The pages that lead to the runs."""
     both = []
     for one, other in combinations(shown, 2):
@@ -107,6 +156,6 @@ def _write(site: Path, shown: Sequence[Shown]) -> None:
             (site / PAIRS / f"{one.name}--{other.name}.html").write_text(text)
     entries = [pages.Entry(run.name, run.report) for run in shown]
     every = [contest for run in shown for contest in contests(run.name, run.figures)]
-    (site / "index.html").write_text(pages.index(entries, every, both))
+    (site / "index.html").write_text(pages.index(entries, every, both, unread))
     (site / "method.html").write_text(pages.method())
     (site / "mistakes.html").write_text(mistakes.page())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -52,9 +52,13 @@ class Entry:
         }
 
 
-def index(entries: Sequence[Entry], contests: Sequence[Contest], both: Sequence[tuple[str, str]]) -> str:
+def index(
+    entries: Sequence[Entry], contests: Sequence[Contest], both: Sequence[tuple[str, str]], unread: Mapping[str, str]
+) -> str:
     """The first page: the contests that Pagehop loses, the runs with filters, and two runs to
     compare.
+
+    `unread` are the runs that cannot be read, with the reason.
     """
     body = [
         "<h1>Runs of Pagehop's lab</h1>",
@@ -68,6 +72,7 @@ def index(entries: Sequence[Entry], contests: Sequence[Contest], both: Sequence[
         "<section><h2>All runs</h2>",
         _filters(entries),
         _runs(entries),
+        *_unread(unread),
         "</section>",
         f"<script>const PAIRS = {_as_script([list(pair) for pair in both])};\n{SCRIPT.read_text()}</script>",
     ]
@@ -131,6 +136,13 @@ def _runs(entries: Sequence[Entry]) -> str:
         + "\n".join(rows)
         + "\n</tbody></table></div>"
     )
+
+
+def _unread(unread: Mapping[str, str]) -> list[str]:
+    if not unread:
+        return []
+    lines = "".join(f"<li>{escape(name)} cannot be read: {escape(why)}</li>" for name, why in unread.items())
+    return [f"<p>Runs that are not shown:</p><ul>{lines}</ul>"]
 
 
 def pair(names: tuple[str, str], reports: tuple[Report, Report], found: Sequence[tuple[Figure, Figure]]) -> str:
