@@ -117,6 +117,16 @@ def test_a_run_with_it_takes_results_of_other_benchmarks(tmp_path: Path, capsys:
     assert "MariaDB (foreign)" in (into / "report/index.html").read_text()
 
 
+def test_a_figure_that_is_not_a_number_is_a_failure_of_the_engine(tmp_path: Path) -> None:
+    file, plan, into = engine_file(tmp_path), tmp_path / "plan.toml", tmp_path / "run"
+    file.write_text(file.read_text() + '\n    def index_bytes(self):\n        return float("nan")\n')
+    plan.write_text(PLAN)
+    with fake_engines(tmp_path):
+        assert main(["run", str(plan), "--into", str(into), "--engine", str(file)]) == 1
+    said = {record.failed for kind in ("builds", "points") for record in RunFolder(into).all(kind)}
+    assert said == {"its answer to build has the figure NaN, and not a number"}
+
+
 def test_it_is_among_the_engines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["engines", "--engine", str(engine_file(tmp_path))]) == 0
     assert "mine              My own" in capsys.readouterr().out

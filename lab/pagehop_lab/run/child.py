@@ -83,7 +83,12 @@ class Child:
             self._process.stdin.flush()
         except OSError:
             raise self._ended(command) from None
-        answer = json.loads(self._read_line(command, timeout_s))
+
+        def refuse(figure: str) -> None:
+            # No record may have it, so a run would end here, and end again each time it goes on.
+            raise EngineFailed(f"its answer to {command} has the figure {figure}, and not a number")
+
+        answer = json.loads(self._read_line(command, timeout_s), parse_constant=refuse)
         if "failed" in answer:
             raise EngineFailed(answer["failed"])
         return answer["ok"]
