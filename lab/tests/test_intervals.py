@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import statistics
 
 import numpy as np
 import pytest
 
 from pagehop_lab.analysis.intervals import Interval, compared, unpaired
+from pagehop_lab.analysis.student import two_sided_p
 
 PAIRS = 2000
 # 5%, and three standard deviations of the share that this number of pairs shows.
@@ -108,3 +110,12 @@ def test_the_interval_holds_the_truth_in_nineteen_of_twenty() -> None:
         found = Interval.of([float(one) for one in np.exp(0.1 * random.standard_normal(4))])
         held += found.low <= 1 <= found.high
     assert held / PAIRS == pytest.approx(0.95, abs=0.015)
+
+
+@pytest.mark.parametrize("repeats", range(2, 40))
+def test_an_interval_is_as_wide_as_students_t_says(repeats: int) -> None:
+    logs = [(-1.0) ** repeat for repeat in range(repeats)]
+    found = compared({at: math.exp(one) for at, one in enumerate(logs)}, dict.fromkeys(range(repeats), 1.0))
+    t = math.log(found.high / found.middle) * math.sqrt(repeats) / statistics.stdev(logs)
+    # Values of t are rounded to two decimals.
+    assert two_sided_p(t, repeats - 1) <= 0.0506

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-# Student's t for 95% confidence, by degrees of freedom from 1; 1.96 is its limit.
-_T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
+# Student's t for 95% confidence, by degrees of freedom from 1. Beyond these it falls to 1.96.
+_T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11)
 _T_LIMIT = 2.1
 SAME = 1.05
 """A ratio counts as 1 if its interval lies within this factor of 1."""
