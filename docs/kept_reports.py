@@ -65,12 +65,16 @@ def engines(ways: int = 1, run: str = ENGINES) -> list[Engine]:
     least: dict[str, set[float]] = {}
     repeats: dict[str, dict[float, dict[str, float]]] = {}
     for row in interpolated:
+        target, name = float(row[0]["text"]), row[1]["text"]
+        # An engine that reaches none of the recalls is an engine of the run, too.
+        qps.setdefault(name, {})
+        repeats.setdefault(name, {})
+        least.setdefault(name, set())
         if row[2]["value"] is not None:
-            target, name = float(row[0]["text"]), row[1]["text"]
-            qps.setdefault(name, {})[target] = row[2]["value"]
-            least.setdefault(name, set()).update({target} if row[2]["text"].endswith(LEAST_EFFORT) else ())
+            qps[name][target] = row[2]["value"]
+            least[name].update({target} if row[2]["text"].endswith(LEAST_EFFORT) else ())
             each = [repeat.split(": ") for repeat in row[5]["text"].split("; ")]
-            repeats.setdefault(name, {})[target] = {which: float(text.replace(",", "")) for which, text in each}
+            repeats[name][target] = {which: float(text.replace(",", "")) for which, text in each}
     found = []
     for name, measured in qps.items():
         indexes = [row for row in built if row[0]["text"] == name]
@@ -79,7 +83,7 @@ def engines(ways: int = 1, run: str = ENGINES) -> list[Engine]:
         is_library = indexes[0][6]["text"] == "-"
         cheapest = min(cpu) if cpu else None
         found.append(Engine(name, is_library, measured, least[name], repeats[name], cheapest, size))
-    return sorted(found, key=lambda one: -one.qps[0.99])
+    return sorted(found, key=lambda one: -one.qps.get(0.99, 0.0))
 
 
 def speed(one: Engine, recall: float) -> str:

@@ -29,6 +29,8 @@ LEAST = [
 ]
 MOST = ["rate", "queries/s", "rows/s", "inserted rows/s", "before rows/s", "beside rows/s", "share", "QPS", "recall@10"]
 """Columns that compare engines: in LEAST less is better, in MOST more is better."""
+NOT_REACHED, NO_FIGURE = "not reached", "no figure"
+"""The cells of Pagehop in the list of losses where only others have a figure."""
 
 
 def main() -> int:
@@ -92,13 +94,18 @@ def lost_at_recall(ways: str, kind: str, run: str = ENGINES) -> list[Line]:
     [ours] = [one for one in chosen if one.name.startswith("Pagehop")]
     calls = "" if ways == "1" else ", 100 a call"
     found = []
-    for target in sorted(ours.qps):
-        best = max((one for one in chosen if one is not ours), key=lambda one: one.qps.get(target, 0.0))
+    for target in sorted({target for one in chosen for target in one.qps}):
+        others = [one for one in chosen if one is not ours and target in one.qps]
+        if not others:
+            continue
+        best = max(others, key=lambda one: one.qps[target])
+        what, at = f"queries/s, {kind}{calls}", f"recall@10 {target:g}"
+        other = f"{best.name} {number(best.qps[target])}"
         interval = over(ours, best, target)
-        if interval is not None and interval.middle < 1:
-            mine, other = number(ours.qps[target]), f"{best.name} {number(best.qps[target])}"
-            what, at = f"queries/s, {kind}{calls}", f"recall@10 {target:g}"
-            found.append(Line(what, at, mine, other, interval.middle, None, "", ratio(interval)))
+        if interval is None:
+            found.append(Line(what, at, NOT_REACHED, other, None, None, "", "-"))
+        elif interval.middle < 1:
+            found.append(Line(what, at, number(ours.qps[target]), other, interval.middle, None, "", ratio(interval)))
     return found
 
 
@@ -124,26 +131,35 @@ def lost_in_report(folder: str, name: str, *wanted: str) -> list[Line]:
 
 
 def lost(column: str, at: str, figures: list[tuple[str, str]]) -> list[Line]:
-    """One line if the best of the others is better than Pagehop in a column of LEAST or MOST, else
-    none.
+    """One line if the best of the others is better than Pagehop in a column of LEAST or MOST, or if
+    Pagehop has no figure there, else none.
     """
     if column.partition(",")[0] not in LEAST + MOST:
         return []
     known = [(value_of(text), text, name) for name, text in figures if text != "-"]
-    ours = [one for one in known if one[2].lower().startswith("pagehop")]
+    ours = [one for one in known if is_ours(one[2])]
     others = [one for one in known if one not in ours]
-    if not ours or not others:
+    if not others or not any(is_ours(name) for name, _ in figures):
         return []
     best = min if column in LEAST else max
-    (mine, shown, _), (value, text, name) = best(ours), best(others)
+    value, text, name = best(others)
+    peer = re.sub(r" [\d.]+ .*=.*", "", name)
+    if not ours:
+        shown = NO_FIGURE if column in LEAST else NOT_REACHED
+        return [Line(column, at, shown, f"{peer} {text}", None, None, "", "-")]
+    mine, shown, _ = best(ours)
     if column == "recall@10":  # recall counts as the share of neighbors that were missed
         mine, value = 1 - value, 1 - mine
     better = value / mine if column in LEAST else mine / value
-    peer = re.sub(r" [\d.]+ .*=.*", "", name)
     # A figure that is greater than what is said is a bound of the ratio.
     bound = "at most " if shown.startswith(">") else ""
     told = f"{bound}{better:.2f}x" if bound else ""
     return [Line(column, at, shown, f"{peer} {text}", better, None, "", told)] if better < 1 else []
+
+
+def is_ours(name: str) -> bool:
+    """Whether an engine or server is Pagehop, by its name in a table."""
+    return name.lower().startswith("pagehop")
 
 
 def value_of(text: str) -> float:

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+import kept_reports
 from kept_reports import Engine, over, ratio
 from kept_results import tables_of, turns_of
+from kept_rows import verdict
+from make_benchmarks import lost, lost_at_recall
 
 REPOSITORY = Path(__file__).parents[2]
 MADE = ["README.md", "docs/benchmarks.md", "docs/benchmarks.svg"]
@@ -104,6 +107,38 @@ def test_a_ratio_is_paired_only_within_a_group_and_one_repeat_is_no_interval() -
     assert ratio(over(engine(1, 1.1), engine(2, 1.0), 0.9)).startswith("1.10x? (0.")
     once = Engine("a", True, {0.9: 100.0}, set(), {0.9: {"1.1.1": 100.0}}, None, 1.0)
     assert ratio(over(once, once, 0.9)) == "1.00x? (one repeat)"
+
+
+def test_a_recall_that_only_others_reach_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    def engine(name: str, qps: dict[float, float]) -> Engine:
+        return Engine(name, True, qps, set(), {at: {"1.1.1": one} for at, one in qps.items()}, None, 1.0)
+
+    run_ = [engine("Pagehop", {0.9: 50.0}), engine("a", {0.9: 40.0, 0.99: 20.0}), engine("b", {0.99: 30.0, 1.0: 2.0})]
+    monkeypatch.setattr("make_benchmarks.engines", lambda *_: run_)
+    found = lost_at_recall("1", "libraries")
+    assert [(one.at, one.ours, one.others, verdict(one)) for one in found] == [
+        ("recall@10 0.99", "not reached", "b 30", "-"), ("recall@10 1", "not reached", "b 2", "-"),
+    ]  # fmt: skip
+    [line] = lost("QPS", "0.99", [("Pagehop", "-"), ("a m=4 x=5", "1,000")])
+    assert (line.ours, line.others) == ("not reached", "a m=4 x=5 1,000")
+    assert [one.ours for one in lost("CPU s", "", [("Pagehop", "-"), ("a", "3")])] == ["no figure"]
+    assert not lost("QPS", "0.99", [("b", "-"), ("a", "1,000")]), "the table is not about Pagehop"
+
+
+def test_engines_that_reach_little_are_engines_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def cells(*values: object) -> list[dict[str, object]]:
+        return [{"text": str(value), "value": value} for value in values]
+
+    tables: dict[str, list[list[dict[str, object]]]] = {
+        "indexes-texts-384": [cells(name, "", "", "", "1", "2", "-") for name in ("low", "none", "high")],
+        "interpolated-texts-384": [
+            [*cells("0.95", "low", 5.0, "", ""), *cells("1.1.1: 5")], cells("0.95", "none", None, "", "", "-"),
+            [*cells("0.99", "high", 2.0, "", ""), *cells("1.1.1: 2")],
+        ],
+    }  # fmt: skip
+    monkeypatch.setattr(kept_reports, "report", lambda _, name: ([], tables[name]))
+    found = kept_reports.engines(run="texts")
+    assert [(one.name, one.qps) for one in found] == [("high", {0.99: 2.0}), ("low", {0.95: 5.0}), ("none", {})]
 
 
 def test_each_table_says_which_sides_were_measured_in_turns() -> None:
