@@ -165,6 +165,11 @@ def test_a_plan_is_measured_on_other_sets() -> None:
         ('figure = "hops"', 'figure = "hopps"', "there is no such choice; did you mean hops"),
         ("floor = [10, 20]", "floor = [10]", "one number, or a number for each recall"),
         ('figure = "hops"', 'figure = "build_s"', "build_s is of a build, which has none"),
+        ("recall = [0.9, 0.95]", "recall = [90, 95]", r"aim\[1\].recall = 95: this is not a recall, the most is 1"),
+        ("floor = [10, 20]", "floor = nan", r"aim\[1\].floor = nan: it should be a number"),
+        ("floor = [10, 20]", "floor = true", r"aim\[1\].floor is true or false, it should be a number"),
+        ("floor = [10, 20]", "floor = [10, 20]\naim = [10, 21]", r"limit 2: aim = 21 and floor = 20, and less hops is"),
+        ('figure = "hops"\n', 'figure = "qps"\naim = 5\n', "limit 1: aim = 5 and floor = 10, and more QPS is better"),
         ('figure = "hops"', 'over = "faiss-hnsw"', "there is no such choice; there are pagehop"),
     ],
 )

@@ -103,6 +103,9 @@ def test_lists_of_options_are_a_grid() -> None:
             'caches = "warm"',
             "load.caches = 'warm': there is no such choice; there are cold, fresh, hot, limi",
         ),
+        ("repeats = 2", "cold_queries = 9", "load.cold_queries = 9: the suite equal-recall has none, cold has"),
+        ("repeats = 2", "memory_mib = 512", "load.memory_mib = 512: only the suite cold has it, with"),
+        ("repeats = 2", "seconds = nan", "load.seconds = nan: it should be a number that is not infinite"),
         ("repeats = 2", "repeats = = 2", "this is not TOML: .*line 4"),
     ],
 )
@@ -113,6 +116,18 @@ def test_a_mistake_is_named_with_what_was_probably_meant(right: str, wrong: str,
     pattern = ".*".join(re.escape(part) for part in said.split(".*"))
     with pytest.raises(PlanError, match=pattern):
         read_text(PLAN.replace(right, wrong, 1), "x")
+
+
+def test_a_limit_of_memory_needs_the_caches_that_have_it() -> None:
+    def cold(caches: str) -> str:
+        return PLAN.replace('name = "mine"', 'suite = "cold"').replace(
+            "repeats = 2", f"memory_mib = 512\ncold_queries = 9\ncaches = {caches}"
+        )
+
+    load = read_text(cold('["cold", "limited"]'), "x").load
+    assert (load.memory_mib, load.cold_queries) == (512, 9)
+    with pytest.raises(PlanError, match='memory_mib = 512: only the suite cold has it, with "limited" among'):
+        read_text(cold('["cold", "hot"]'), "x")
 
 
 def test_loads_are_multiplied_and_servers_take_no_batches() -> None:

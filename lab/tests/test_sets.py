@@ -107,6 +107,31 @@ def test_a_file_is_read_with_its_truth(folder: Path, metric: str) -> None:
     assert part.truth_ids.max() < 150, "a part of the rows has its own true neighbors"
 
 
+def test_a_plan_that_wants_more_than_there_is_is_refused(folder: Path) -> None:
+    path = write(folder / "mine.hdf5")
+    with pytest.raises(DataError, match="mine: rows = 401, and there are 400: say 400 at most, or leave rows out"):
+        made("mine", path, rows=401)
+    asked = made("mine", path).facts.queries
+    with pytest.raises(DataError, match=f"mine: queries = {asked + 1}, and there are {asked}"):
+        made("mine", path, queries=asked + 1)
+    assert made("mine", path, rows=400, queries=asked).facts.queries == asked
+
+
+def test_a_set_that_was_made_with_fewer_rows_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(folder / "mine.hdf5")
+    with monkeypatch.context() as before:
+        before.setattr(sets, "_check_counts", lambda *_: None)
+        assert made("mine", path, rows=500).facts.rows == 400
+    with pytest.raises(DataError, match="mine: rows = 500, and there are 400"):
+        made("mine", path, rows=500)
+
+
+def test_the_rows_of_a_file_beside_its_queries_are_counted(folder: Path) -> None:
+    np.save(folder / "own.npy", np.random.default_rng(1).random((50, 4), dtype=np.float32))
+    with pytest.raises(DataError, match="own: rows = 50, and there are 40"):
+        made("own", folder / "own.npy", rows=50, queries=10)
+
+
 def swapped(query: int) -> Any:
     def change(ids: Any) -> Any:
         ids = ids.copy()

@@ -92,6 +92,8 @@ def test_a_plan_says_which_cases_of_which_server_and_how_often() -> None:
         ('figure = "log_bytes"', 'figure = "log_byte"', "did you mean log_bytes"),
         ('over_case = "write-one"', 'over_case = "write"', "over_case"),
         ('over = "pgvector-halfvec"', 'over = "pgvector"', "aim.*over = 'pgvector'"),
+        ("floor = 3\naim = 5", "floor = 5\naim = 3", r"aim\[1\]: aim = 3 and floor = 5, and more .* is better"),
+        ("floor = 3", "floor = inf", "floor = inf: it should be a number that is not infinite"),
         ("repeats = 3", "write_share = 1.5", "the most is 1"),
         ("repeats = 3", "log_second = 3", "did you mean log_seconds"),
     ],

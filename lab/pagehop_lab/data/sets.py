@@ -128,7 +128,17 @@ def prepare(
         unfinished = folder / f"{_UNFINISHED}{os.getpid()}-samples.npy"
         np.save(unfinished, more.astype(np.float32))
         unfinished.replace(folder / "samples.npy")
-    return load(folder, name)
+    found = load(folder, name)
+    # A set that was made before it was checked may have fewer.
+    _check_counts(name, rows, queries, len(found.base), len(found.queries))
+    return found
+
+
+def _check_counts(name: str, rows: int | None, queries: int | None, rows_there: int, queries_there: int) -> None:
+    """A set with less than a plan says would be measured as if it had that much."""
+    for key, wanted, there in (("rows", rows, rows_there), ("queries", queries, queries_there)):
+        if wanted is not None and wanted > there:
+            raise DataError(f"{name}: {key} = {wanted}, and there are {there}: say {there} at most, or leave {key} out")
 
 
 def load(folder: Path, name: str) -> Dataset:
@@ -238,6 +248,7 @@ def _fill(
         generator.write_npy(folder / "base.npy", rows or _GENERATED_ROWS)
         base = np.load(folder / "base.npy", mmap_mode="r")
         asked = generator.queries(0, queries or _GENERATED_QUERIES)
+    _check_counts(name, rows, queries, len(base), len(asked))
     metric = metric or "euclidean"
     if not (folder / "base.npy").exists():
         base = _write(folder / "base.npy", base)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import product
 
-from pagehop_lab.analysis.aims import FIGURES, Aim
+from pagehop_lab.analysis.aims import FIGURES, Aim, Figure
 from pagehop_lab.analysis.points import OptionValue, options_of, told
 from pagehop_lab.plan.model import Load
-from pagehop_lab.plan.tables import PlanError, Table, choose
+from pagehop_lab.plan.tables import PlanError, Table, checked, choose
 
 _LOAD: dict[str, type[OptionValue]] = {
     "k": int, "threads": int, "batch": int, "sessions": int, "cache": str, "insert_rate": float,
@@ -44,10 +44,15 @@ def read_aims(
         for one in sets:
             if one not in left_out:
                 choose(table.at(name), one, datasets)
-    recalls: Sequence[float | None] = table.take_list("recall", float, (), least=0) or [None]
+    asked_recalls = table.take_list("recall", float, (), least=0)
+    if asked_recalls and max(asked_recalls) > 1:
+        raise PlanError(f"{table.at('recall')} = {max(asked_recalls):g}: this is not a recall, the most is 1")
+    recalls: Sequence[float | None] = asked_recalls or [None]
     shares: Sequence[float | None] = table.take_list("matching", float, (), least=1e-3) or [None]
     by_share = len(shares) > 1
-    floors, aims = (_limits(table, name, len(shares if by_share else recalls), by_share) for name in ("floor", "aim"))
+    floors, wanted = (_limits(table, name, len(shares if by_share else recalls), by_share) for name in ("floor", "aim"))
+    for place, (floor, aim) in enumerate(zip(floors, wanted, strict=True), start=1):
+        check_limits(f"{table.place}, limit {place}" if len(floors) > 1 else table.place, floor, aim, FIGURES[figure])
     asked = {name: value for name, kind in _LOAD.items() if (value := table.take_some(name, kind)) is not None}
     table.refuse_unknown()
     for name, value in [*asked.items(), *(("matching", share) for share in shares if share is not None)]:
@@ -61,7 +66,7 @@ def read_aims(
         words = ", ".join(filter(None, [what, told(options_of(of_share)) if share not in (None, 1.0) else ""]))
         at = number if by_share else place
         options = options_of(asked | of_share)
-        found.append(Aim(words, figure, engine, over, names, but, over_set, recall, floors[at], aims[at], options))
+        found.append(Aim(words, figure, engine, over, names, but, over_set, recall, floors[at], wanted[at], options))
     return found
 
 
@@ -75,6 +80,17 @@ def _limits(table: Table, name: str, count: int, by_share: bool) -> Sequence[flo
     given = table.take_any(name)
     if not isinstance(given, list):
         given = [given] * count
-    if len(given) != count or not all(one is None or isinstance(one, int | float) for one in given):
+    if len(given) != count:
         raise PlanError(f"{table.at(name)}: one number, or a number for each {'share' if by_share else 'recall'}")
-    return [None if one is None else float(one) for one in given]
+    return [None if one is None else checked(table.at(name), one, float) for one in given]
+
+
+def check_limits(place: str, floor: float | None, aim: float | None, figure: Figure) -> None:
+    """An aim that is easier than its floor would be reached where the floor is missed."""
+    if floor is None or aim is None or (aim >= floor if figure.more_is_better else aim <= floor):
+        return
+    better, most = ("more", "at least") if figure.more_is_better else ("less", "at most")
+    raise PlanError(
+        f"{place}: aim = {aim:g} and floor = {floor:g}, and {better} {figure.unit} is better: "
+        f"an aim is {most} its floor"
+    )

@@ -107,7 +107,7 @@ def read_text(text: str, name: str) -> Plan:
     recall = cast(RecallBy, choose("recall", table.take("recall", str, "threshold"), get_args(RecallBy)))
     targets = table.take_list("targets", float, TARGETS, least=0)
     base = table.take_some("base", str)
-    load = _load(table.take_table("load"))
+    load = _load(table.take_table("load"), suite)
     datasets = [_dataset(one) for one in table.take_tables("dataset")]
     engines = [_engine(one) for one in table.take_tables("engine")]
     left_out = table.take_list(_LEFT_OUT, str, ())
@@ -168,7 +168,10 @@ def _one_core(table: Table, sessions: Sequence[int]) -> bool:
     return wanted
 
 
-def _load(table: Table) -> Load:
+def _load(table: Table, suite: str) -> Load:
+    caches = table.take_list("caches", str, _DEFAULTS.caches)
+    cold_queries = table.take_some("cold_queries", int, least=1)
+    memory_mib = table.take_some("memory_mib", int, least=16)
     sessions = table.take_list("sessions", int, _DEFAULTS.sessions, least=1)
     load = Load(
         ks=table.take_list("k", int, _DEFAULTS.ks, least=1),
@@ -184,9 +187,9 @@ def _load(table: Table) -> Load:
         repeats=table.take("repeats", int, _DEFAULTS.repeats, least=1),
         rebuilds=table.take("rebuilds", int, _DEFAULTS.rebuilds, least=1),
         in_turns=table.take("in_turns", int, _DEFAULTS.in_turns, least=1),
-        cold_queries=table.take("cold_queries", int, _DEFAULTS.cold_queries, least=1),
-        caches=table.take_list("caches", str, _DEFAULTS.caches),
-        memory_mib=table.take("memory_mib", int, _DEFAULTS.memory_mib, least=16),
+        cold_queries=_DEFAULTS.cold_queries if cold_queries is None else cold_queries,
+        caches=caches,
+        memory_mib=_DEFAULTS.memory_mib if memory_mib is None else memory_mib,
         build_threads=table.take("build_threads", int, _DEFAULTS.build_threads, least=1),
         around_targets=table.take("around_targets", bool, _DEFAULTS.around_targets),
         undisturbed=table.take("undisturbed", bool, _DEFAULTS.undisturbed),
@@ -200,6 +203,12 @@ def _load(table: Table) -> Load:
         choose(table.at("profile_sessions"), str(count), [str(one) for one in load.sessions])
     for state in load.caches:
         choose(table.at("caches"), state, CACHES)
+    if cold_queries is not None and suite != "cold":
+        raise PlanError(f"{table.at('cold_queries')} = {cold_queries}: the suite {suite} has none, cold has")
+    if memory_mib is not None and (suite != "cold" or "limited" not in caches):
+        raise PlanError(
+            f'{table.at("memory_mib")} = {memory_mib}: only the suite cold has it, with "limited" among its caches'
+        )
     return load
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pagehop_lab.analysis.aims import Figure
+from pagehop_lab.plan.aims import check_limits
 from pagehop_lab.plan.servers import ServerAim
 from pagehop_lab.plan.tables import PlanError, Table, choose
 
@@ -19,6 +20,7 @@ def read_aim(table: Table, figures: Mapping[str, Figure], servers: Sequence[str]
         choose(table.at("over_case"), over_case, cases)
     server = _server(table.at("server"), table.need("server", str), servers)
     floor, aim = (table.take_some(name, float) for name in ("floor", "aim"))
+    check_limits(table.place, floor, aim, figures[figure])
     table.refuse_unknown()
     other = None if over is None else _server(table.at("over"), over, servers)
     return ServerAim(what, figure, case, server, other, over_case, floor, aim)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
@@ -108,6 +109,8 @@ def checked(place: str, value: Any, kind: type[Value], least: float | None = Non
         value = float(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise PlanError(f"{place} is {_kind(value)}, it should be {_NAMES.get(kind, kind.__name__)}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise PlanError(f"{place} = {value}: it should be a number that is not infinite")
     if least is not None and isinstance(value, int | float) and not least <= value <= 1e15:
         raise PlanError(f"{place} = {value}: the least is {least:g}")
     return value
