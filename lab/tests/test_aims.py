@@ -155,8 +155,19 @@ def test_a_plan_is_measured_on_other_sets() -> None:
     assert [one.name for one in plan.engines] == ["pagehop"]
     made = read_text(on_sets(PLAN, ["generated-16=2000", "uniform-6=10000"]), "x")
     assert [(one.name, one.rows) for one in made.datasets] == [("generated-16", 2000), ("uniform-6", 10_000)]
-    with pytest.raises(PlanError, match="--set sift-128=many"):
-        on_sets(PLAN, ["sift-128=many"])
+    for wrong in ("sift-128=many", 'a"b', "sift-128=", "", "=5", "a\nb"):
+        with pytest.raises(PlanError, match=f"--set {wrong}: NAME, or NAME=ROWS .*; fashion-mnist, "):
+            on_sets(PLAN, [wrong])
+    with pytest.raises(PlanError, match='--set a"b: NAME'):
+        on_sets('[load]\ndataset = "tokens-384"\n', ['a"b'])
+
+
+def test_a_plan_over_own_files_is_measured_on_other_sets() -> None:
+    own = 'name = "fashion-mnist"\nrows = 1000'
+    assert own in PLAN
+    files = 'path = "mine.parquet"\nqueries_path = "asked.parquet"\ncolumn = "vector"'
+    (found,) = read_text(on_sets(PLAN.replace(own, files), ["texts-384"]), "x").datasets
+    assert (found.name, found.path, found.queries_path, found.column) == ("texts-384", None, None, None)
 
 
 @pytest.mark.parametrize(

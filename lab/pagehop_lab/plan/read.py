@@ -50,12 +50,12 @@ def on_sets(text: str, sets: Sequence[str]) -> str:
     own = [part for part in parts if part.lstrip().startswith("[[dataset]]")]
     if not own:
         return _on_set_of_load(text, sets)
-    kept = [line for line in own[0].splitlines()[1:] if not re.match(r"\s*(name|path|rows|metric)\s*=", line)]
+    # Only a set of a file has the last two, and a set that is known by its name is none.
+    replaced = re.compile(r"\s*(name|path|rows|metric|queries_path|column)\s*=")
+    kept = [line for line in own[0].splitlines()[1:] if not replaced.match(line)]
     named = []
     for given in sets:
-        name, _, rows = given.partition("=")
-        if rows and not rows.isdigit():
-            raise PlanError(f"--set {given}: NAME, or NAME=ROWS for the first rows of a set")
+        name, rows = _asked_set(given)
         # Of a generated set, rows are an option; of others, a part of the name.
         is_made = rows and name.startswith(("generated-", "uniform-"))
         called = (
@@ -67,6 +67,14 @@ def on_sets(text: str, sets: Sequence[str]) -> str:
     others = [part for part in parts[at:] if part not in own]
     listed_ = ", ".join(f'"{name}"' for name in _names(text))
     return "".join([f"{_LEFT_OUT} = [{listed_}]   # --set replaces them\n", *parts[:at], *named, *others])
+
+
+def _asked_set(given: str) -> tuple[str, str]:
+    """The name and the rows that `--set` has; its rows are empty if it has none."""
+    name, equals, rows = given.partition("=")
+    if not re.fullmatch(r"[A-Za-z0-9._-]+", name) or (equals and not re.fullmatch("[0-9]+", rows)):
+        raise PlanError(f"--set {given}: NAME, or NAME=ROWS for the first rows of a set; {', '.join(data.NAMED)}")
+    return name, rows
 
 
 def _names(text: str) -> list[str]:
@@ -87,9 +95,7 @@ def _on_set_of_load(text: str, sets: Sequence[str]) -> str:
         raise PlanError("there is no [[dataset]]")
     if len(sets) > 1:
         raise PlanError(f"--set {sets[1]}: a plan of servers has one set")
-    name, _, rows = sets[0].partition("=")
-    if rows and not rows.isdigit():
-        raise PlanError(f"--set {sets[0]}: NAME, or NAME=ROWS for the first rows of a set")
+    name, rows = _asked_set(sets[0])
     kept = "".join(line for line in text.splitlines(keepends=True) if not re.match(r"dataset_rows\s*=", line))
     said = f'dataset = "{name}"' + (f"\ndataset_rows = {rows}" if rows else "")
     return re.sub(r"^dataset\s*=[^\n]*", said, kept, count=1, flags=re.MULTILINE)
