@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import signal
 import sys
 import tempfile
@@ -52,7 +53,9 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"pagehop-lab: {error}", file=sys.stderr)
         return 2 if isinstance(error, PlanError | EngineError) else 1
     except KeyboardInterrupt:
-        print("\npagehop-lab: interrupted; what was measured is kept, the same command goes on", file=sys.stderr)
+        # A lost terminal takes no text.
+        with contextlib.suppress(OSError):
+            print("\npagehop-lab: interrupted; what was measured is kept, the same command goes on", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         # The reader of the output has closed it.
@@ -209,7 +212,7 @@ def _name(plan: Any, sets: Sequence[str] | None) -> str:
 
 def _carried_out(suite: Suite[Any], plan: Any, into: Path, engines: Sequence[Path], *, retry: bool) -> AnyResults:
     """Measures a plan and reports."""
-    signal.signal(signal.SIGTERM, _as_interrupt)
+    _end_as_ctrl_c_does()
     with RunFolder.writing(into, plan.text, _about(), history.commit(*history.LAB)) as folder:
         suite.run(Run(plan, folder, Progress(), about.kind(), retry, _places(engines)))
     results = report.write(into, quiet=False)
@@ -301,7 +304,18 @@ def _engines(_: argparse.Namespace) -> int:
     return 0
 
 
-def _as_interrupt(_: int, __: FrameType | None) -> None:
+def _end_as_ctrl_c_does() -> None:
+    """The shell's `kill` and a lost terminal end a run, too; what it started ends with it."""
+    signal.signal(signal.SIGTERM, _as_interrupt)
+    # `nohup` ignores a lost terminal.
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _as_interrupt)
+
+
+def _as_interrupt(number: int, _: FrameType | None) -> None:
+    if number == signal.SIGHUP:
+        # It comes from the shell and from the kernel. The second must not end the cleaning.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 

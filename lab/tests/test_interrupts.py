@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from pagehop_lab.report import files
 from pagehop_lab.run.child import Child
 from pagehop_lab.run.servers import ServersRunner
 from pagehop_lab.site import pages
-from pagehop_lab.store import RunFolder
+from pagehop_lab.store import RunFolder, StoreError
 
 CASES = 4
 """Number of tests in a plan of servers."""
@@ -164,3 +165,31 @@ def test_a_site(
     assert {path: path.read_bytes() for path in made.rglob("*") if path.is_file()} == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "runs", "temporary"]
     assert command.main(["site", str(tmp_path / "runs"), "--into", str(made)]) == 0
+
+
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGHUP])
+def test_a_kill_and_a_lost_terminal_end_a_run_as_ctrl_c_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: signal.Signals
+) -> None:
+    before = {one: signal.signal(one, lambda *_: None) for one in (signal.SIGTERM, signal.SIGHUP)}
+
+    def writing(*_: object) -> None:
+        try:
+            signal.raise_signal(by)
+        except KeyboardInterrupt:
+            # The shell and the kernel both tell that a terminal was lost.
+            if by == signal.SIGHUP:
+                signal.raise_signal(by)
+            raise
+        raise StoreError("the run goes on")
+
+    monkeypatch.setattr(RunFolder, "writing", writing)
+    try:
+        assert command.main(["smoke", "--into", str(tmp_path / "run")]) == command.INTERRUPTED
+        # `nohup` ignores a lost terminal.
+        if by == signal.SIGHUP:
+            signal.signal(by, signal.SIG_IGN)
+            assert command.main(["smoke", "--into", str(tmp_path / "run")]) == 1
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)

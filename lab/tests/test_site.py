@@ -186,7 +186,7 @@ def test_a_run_that_cannot_be_read_is_listed_and_the_others_are_shown(site: Path
 def test_a_site_that_another_lab_makes_at_the_same_time_is_left_alone(site: Path, tmp_path: Path) -> None:
     made, run_ = tmp_path / "made", site.parent / "runs/run-20260101-a"
 
-    def meanwhile(_: str) -> None:
+    def beside(_: str) -> None:
         # The first lab has copied its run, and not put the site in its place.
         with fake_engines(tmp_path / "data"):
             assert build([run_], made, lambda _: None) == 1
@@ -194,7 +194,7 @@ def test_a_site_that_another_lab_makes_at_the_same_time_is_left_alone(site: Path
     dead = tmp_path / ".unfinished-made-4194999-x"
     dead.mkdir()
     with fake_engines(tmp_path / "data"):
-        assert build([run_], made, meanwhile) == 1
+        assert build([run_], made, beside) == 1
     assert (made / "runs/run-20260101-a/report/index.html").is_file()
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
