@@ -133,17 +133,17 @@ def _parser() -> argparse.ArgumentParser:
 
 def _import_parser(commands: Any) -> None:
     imported = commands.add_parser(
-        "import", help="results of ann-benchmarks, VectorDBBench or sysbench, shown beside ours as foreign"
+        "import", help="results of other benchmarks of vectors or servers, shown beside ours as foreign"
     )
-    imported.add_argument("folder", type=Path, metavar="DIR", help="of a run of equal-recall or oltp")
+    imported.add_argument("folder", type=Path, metavar="DIR", help="of a run of equal-recall, oltp or inserts")
     imported.add_argument(
-        "files", type=Path, metavar="FILE", nargs="+", help=".hdf5 or .plot, .json, or .csv of the three"
+        "files", type=Path, metavar="FILE", nargs="+", help=".hdf5 or .plot, .json or .csv; lab/README.md says whose"
     )
     imported.add_argument(
         "--truth", type=Path, metavar="SET.hdf5", help="the set of .hdf5 results, to count their recall"
     )
     imported.add_argument("--set", metavar="NAME", help="show them with this set of the run")
-    imported.add_argument("--versions", metavar="V,V", help="which versions the columns of a .csv are")
+    imported.add_argument("--versions", metavar="V,V", help="versions of the columns of a .csv, or of its tags")
     imported.add_argument("--server", metavar="NAME", help="of which server a .csv is, where the run has several")
     _takes_engines(imported)
     imported.set_defaults(does=_import)
@@ -261,13 +261,15 @@ def _compare(args: argparse.Namespace) -> int:
 
 def _import(args: argparse.Namespace) -> int:
     suite = report.read(args.folder).results.suite
+    versions = [one.strip() for one in (args.versions or "").split(",") if one.strip()]
     if suite == "oltp":
-        versions = [one.strip() for one in (args.versions or "").split(",") if one.strip()]
         new, what = imports.qps_into(args.folder, args.files, versions, args.server, _warn), "versions"
+    elif suite == "inserts":
+        new, what = imports.rates_into(args.folder, args.files, versions, args.server, _warn), "versions"
     elif suite == "equal-recall":
         new, what = imports.into(args.folder, args.files, args.truth, args.set, _warn), "points"
     else:
-        raise StoreError(f"{args.folder} is a run of {suite}; reports of equal-recall and oltp show foreign results")
+        raise StoreError(f"{args.folder} is a run of {suite}; only equal-recall, oltp and inserts show foreign results")
     report.write(args.folder, quiet=True)
     print(f"{new} new {what}; the page is {args.folder / report.PAGE}", file=sys.stderr)
     return 0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pagehop_lab import report
 from pagehop_lab.analysis.points import OptionValue
-from pagehop_lab.published import sysbench
+from pagehop_lab.published import insertbench, sysbench
 from pagehop_lab.published.foreign import Foreign, FormatError
 from pagehop_lab.published.read import read
 from pagehop_lab.store import RunFolder, checksum
@@ -52,20 +52,48 @@ def qps_into(folder: Path, files: Sequence[Path], versions: Sequence[str], produ
     """
     results = report.read(folder).results
     assert isinstance(results, ServerResults)
-    there = list(dict.fromkeys(facts.name.partition(" ")[0] for facts in results.servers))
-    if product is None and len(there) > 1:
-        raise FormatError(f"{folder} has servers of {' and '.join(there)}: say of which the figures are, by --server")
-    if product is not None and product not in there:
-        raise FormatError(f"{folder} has no {product}, only {', '.join(there)}")
+    product = _product(folder, results, product)
     found = []
     for file in files:
         by_version = sysbench.read_qps(file, versions)
         if not any(case in results.groups for qps in by_version.values() for case in qps):
             raise FormatError(f"{file.name}: the run has none of its tests, such as {_first(by_version)}")
         for version, qps in by_version.items():
-            of = {"benchmark": sysbench.NAME, "source": file.name, "product": product or there[0], "version": version}
-            found.append(Found(file, f"{of['product']}.{version}", of, {"qps": qps}))
+            of = {"benchmark": sysbench.NAME, "source": file.name, "product": product, "version": version}
+            found.append(Found(file, f"{product}.{version}", of, {"qps": qps}))
     return _add(folder, found, say)
+
+
+def rates_into(folder: Path, files: Sequence[Path], versions: Sequence[str], product: str | None, say: Say) -> int:
+    """Adds results of the Insert Benchmark to a run of `inserts`, or none if a file cannot be read.
+
+    Returns how many versions are new. `versions` has one for each tag of the files, in their order.
+    The files of a call are one study.
+    """
+    results = report.read(folder).results
+    assert isinstance(results, ServerResults)
+    product = _product(folder, results, product)
+    tagged = [(file, tag, rates) for file in files for tag, rates in insertbench.read_rates(file).items()]
+    tags, source = [tag for _, tag, _ in tagged], " and ".join(dict.fromkeys(file.name for file in files))
+    if len(versions) != len(tags) or len(set(versions)) < len(versions):
+        raise FormatError(
+            f"{source}: say by --versions V,V which version each tag is, none of them twice: {', '.join(tags)}"
+        )
+    found = []
+    for version, (file, tag, rates) in zip(versions, tagged, strict=True):
+        of = {"benchmark": insertbench.NAME, "source": source, "product": product, "version": version}
+        found.append(Found(file, f"{product}.{version}", of, {"qps": rates, "tag": tag}))
+    return _add(folder, found, say)
+
+
+def _product(folder: Path, results: ServerResults, asked: str | None) -> str:
+    """The product that foreign figures are of: the one that a user names, or the only one."""
+    there = list(dict.fromkeys(facts.name.partition(" ")[0] for facts in results.servers))
+    if asked is None and len(there) > 1:
+        raise FormatError(f"{folder} has servers of {' and '.join(there)}: say of which the figures are, by --server")
+    if asked is not None and asked not in there:
+        raise FormatError(f"{folder} has no {asked}, only {', '.join(there)}")
+    return asked or there[0]
 
 
 def _add(folder: Path, found: Sequence[Found], say: Say) -> int:

@@ -17,7 +17,7 @@ from pagehop_lab.analysis.case import Case
 from pagehop_lab.command import main
 from pagehop_lab.published import sysbench
 from pagehop_lab.published.foreign import FormatError
-from pagehop_lab.suites.oltp.beside import number_of
+from pagehop_lab.suites.beside import number_of
 from pagehop_lab.suites.oltp.cases import BY_NAME
 
 PUBLISHED = Path(__file__).parent / "golden" / "postgres-sysbench.csv"

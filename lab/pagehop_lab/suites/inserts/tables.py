@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from pagehop_lab.analysis.intervals import Interval, compared, unpaired
 from pagehop_lab.analysis.load_verdicts import WRITE_SHARE_MIN
-from pagehop_lab.suites import of_servers
+from pagehop_lab.suites import beside, of_servers
 from pagehop_lab.suites.latencies import of_measured, percentiles
 from pagehop_lab.suites.paired_servers import over
 from pagehop_lab.suites.ratios import NOTE, ratio_cell
@@ -21,6 +21,7 @@ def sections(results: ServerResults) -> list[Section]:
     """Loading, writing, asking beside writing."""
     tables = [
         relative(results),
+        *beside.tables(results),
         absolute(results),
         sustained(results),
         loads(results),

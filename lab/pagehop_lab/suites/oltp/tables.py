@@ -10,9 +10,8 @@ from typing import Any
 from pagehop_lab.analysis.changes import LEVEL, Repeats, changes_of_tests
 from pagehop_lab.analysis.paired import PARTS, ROUNDS_MIN, in_parts, without_weather
 from pagehop_lab.analysis.relative import by_group
-from pagehop_lab.suites import of_servers
+from pagehop_lab.suites import beside, of_servers
 from pagehop_lab.suites.of_servers import raw
-from pagehop_lab.suites.oltp import beside
 from pagehop_lab.suites.oltp.cases import GROUPS
 from pagehop_lab.suites.paired_servers import over
 from pagehop_lab.suites.ratios import NOTE, is_valid, ratio_cell, rounded

@@ -32,9 +32,10 @@ def tables(results: ServerResults) -> list[Table]:
     if not rows:
         return []
     note = (
-        f"Both are QPS over that of {results.base}. r is Pearson's correlation of the logarithms over the tests, with "
-        "its 95% interval (Fisher). All measured ratios are in it, with ? or not. The last columns are the standard "
-        "deviations of the ratios, in percent: where versions differ by less than the noise of a machine, r is low."
+        f"Both are rates over those of {results.base}. r is Pearson's correlation of the logarithms over the tests, "
+        "with its 95% interval (Fisher). All measured ratios are in it, with ? or not. The last columns are the "
+        "standard deviations of the ratios, in percent: where versions differ by less than the noise of a "
+        "machine, r is low."
     )
     columns = (
         "server", "published", "over", "source", "tests", "r", "95% interval", "mean difference %", "ours sd %",
@@ -142,5 +143,5 @@ def _cells(results: ServerResults, pairs: Sequence[Pair]) -> Table:
                 replace(ratio_cell(over(results, facts.name, results.base, case)), said=""),
                 Cell.of(published, ".2f", file=theirs.file, title=f"published: {theirs.source}"),
             ]
-    note = f"QPS over that of {results.base}; to the right of each the published ratio, rounded as it was printed."
+    note = f"Rates over those of {results.base}; to the right of each the published ratio, rounded as it was printed."
     return Table("published", "Each ratio, and the published one", tuple(columns), rows, note, is_heat=True)
