@@ -145,6 +145,8 @@ def test_recall_is_counted_by_the_truth_of_the_same_set_alone(tmp_path: Path) ->
         file["distances"] = np.ones((20, K))
     with pytest.raises(FormatError, match=r"of the set generated-16, and --truth is generated-32.hdf5: name gen"):
         annresults.read(ann_file(tmp_path, np.zeros((20, K))), other)
+    with pytest.raises(FormatError, match="of the set unknown"):
+        annresults.read(ann_file(tmp_path, np.zeros((20, K)), dataset=""), other)
     assert annresults.read(ann_file(tmp_path, np.zeros((20, K)), dataset="generated-32"), other)[0].recall == 1.0
 
 

@@ -32,7 +32,7 @@ def read(path: Path, truth: Path | None = None) -> list[Foreign]:
             found = np.asarray(file["distances"])
             count = int(number(said.get("count"), "count", path, 1))
             search_s = number(said.get("best_search_time"), "best_search_time", path)
-            recall = share(_recall(path, file, str(said.get("dataset")), found, count, truth), path)
+            recall = share(_recall(path, file, str(said.get("dataset") or "unknown"), found, count, truth), path)
     except (OSError, KeyError) as error:
         raise FormatError(f"{path.name}: no result file of {NAME}: {error}") from None
     if search_s == 0:
