@@ -21,7 +21,11 @@ _INT_MAX = (1 << 63) - 1
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 # The engine's `Value::parse` takes the same texts; NumPy takes more, and checks the ranges.
-_TIME = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{0,6})?)?)?Z?", re.ASCII)
+_TIME = re.compile(
+    r"(\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{0,6})?)?)?)Z?"
+    r"|(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{0,6})?)?)([+-])([01]\d|2[0-3])(?::?([0-5]\d))?",
+    re.ASCII,
+)
 # The types that may hold the tags of a row.
 _SETS = (list, tuple, set, frozenset, np.ndarray)
 
@@ -214,8 +218,11 @@ def _uuid(name: str, row: int, text: str) -> tuple[str, bytes]:
 
 def _time(name: str, row: int, text: str) -> tuple[str, int]:
     try:
-        if _TIME.fullmatch(text):
-            return ("timestamp", int(np.datetime64(text.rstrip(".Z"), "us").astype(np.int64)))
+        if found := _TIME.fullmatch(text):
+            utc, local, sign, hours, minutes = found.groups(default="")
+            time = int(np.datetime64((utc or local).rstrip("."), "us").astype(np.int64))
+            ahead = int(f"{sign}{60 * int(hours or 0) + int(minutes or 0)}") * 60_000_000
+            return ("timestamp", time - ahead)
     except ValueError:
         pass
     raise ArgumentError(f"column '{name}', row {row}: {text!r:.80} is not a time such as '2024-05-01 12:30'")
