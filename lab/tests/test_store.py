@@ -41,6 +41,25 @@ def test_an_attempt_never_replaces_another(tmp_path: Path) -> None:
     assert (latest.attempt, latest.raw, latest.failed) == (3, {"qps": 2.0}, None)
 
 
+def test_reports_take_the_latest_measured_attempt(tmp_path: Path) -> None:
+    with RunFolder.writing(tmp_path, "plan", MACHINE) as folder:
+        folder.add("points", "a", IDENTITY, {"qps": 1.0})
+        folder.add("points", "a", IDENTITY, {"qps": 2.0})
+        folder.add("points", "a", IDENTITY, failed="it hung")
+        folder.add("points", "b", {"engine": "b"}, failed="it died")
+    read = RunFolder(tmp_path)
+    latest = read.get("points", IDENTITY)
+    assert latest is not None
+    assert (latest.attempt, latest.failed) == (3, "it hung"), "the latest decides what is left"
+    known, other = sorted(read.known("points"), key=lambda record: record.file)
+    assert (known.attempt, known.raw, known.failed, known.failed_later) == (2, {"qps": 2.0}, None, "it hung")
+    assert (other.attempt, other.failed, other.failed_later) == (1, "it died", None)
+    with RunFolder.writing(tmp_path, "plan", MACHINE) as folder:
+        folder.add("points", "a", IDENTITY, {"qps": 4.0})
+        (again,) = [record for record in folder.known("points") if record.identity == IDENTITY]
+    assert (again.attempt, again.raw, again.failed_later) == (4, {"qps": 4.0}, None)
+
+
 def test_a_damaged_file_is_told_and_kept(tmp_path: Path) -> None:
     with RunFolder.writing(tmp_path, "plan", MACHINE) as folder:
         made = folder.add("points", "a", IDENTITY, {"qps": 1.0})

@@ -34,7 +34,7 @@ from pagehop_lab.store import RunFolder
 _HELLO_TIMEOUT_S = 1800.0
 _CLOSE_TIMEOUT_S = 120.0
 # A cold page is cached after the first try, and other work may have ended: these failures get more
-# tries. Every attempt is kept, and the last one counts.
+# tries. Every attempt is kept, and the last one with a figure counts.
 _PASSING = ("cache:", "client:")
 _ATTEMPTS = 3
 _PROFILE_S = 2.0

@@ -2,8 +2,9 @@
 
 A record's identity is everything that decides its figures; its name is a few words and a checksum
 of the identity. A record that failed has the reason and the same identity; measured once more, it
-is another attempt with a name of its own, and the latest counts. One process at a time works in a
-folder.
+is another attempt with a name of its own. The latest attempt decides what is left to measure.
+Reports take the latest one that was measured: a later failure says nothing against it. One process
+at a time works in a folder.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -60,6 +61,18 @@ class Record:
     """Compilers at that time, if they differ from those in `machine.json`."""
     version: int = _VERSION
     """Version of the raw file's form."""
+    failed_later: str | None = None
+    """Why a later attempt has no measurement; None if the latest one has."""
+
+    @property
+    def failure(self) -> str | None:
+        """Why the latest attempt has no measurement; None if it has."""
+        return self.failed or self.failed_later
+
+    @property
+    def is_again(self) -> bool:
+        """Whether there was more than one attempt."""
+        return self.attempt > 1 or self.failed_later is not None
 
     @property
     def cell(self) -> str:
@@ -77,6 +90,7 @@ class RunFolder:
         self._commit: str | None = None
         self._compilers: str | None = None
         self._records: dict[tuple[str, str], Record] = {}
+        self._measured: dict[tuple[str, str], Record] = {}
         self.damaged: list[str] = []
         """Files that cannot be read; they count as not measured."""
         if not path.is_dir():
@@ -158,6 +172,16 @@ class RunFolder:
         """The latest record of every identity."""
         return [record for (of, _), record in self._records.items() if of == kind]
 
+    def known(self, kind: str) -> list[Record]:
+        """The record of every identity for reports: the latest that was measured, or else the
+        latest failure.
+        """
+        return [self._known(key, record) for key, record in self._records.items() if key[0] == kind]
+
+    def _known(self, key: tuple[str, str], latest: Record) -> Record:
+        measured = self._measured.get(key, latest)
+        return measured if measured is latest else replace(measured, failed_later=latest.failed)
+
     # ---- writing ----
 
     def add(
@@ -216,8 +240,9 @@ class RunFolder:
             self.damaged.append(relative)
             return
         key = (kind, checksum(identity))
-        if key not in self._records or self._records[key].attempt < read.attempt:
-            self._records[key] = read
+        for records in [self._records] if failed else [self._records, self._measured]:
+            if key not in records or records[key].attempt < read.attempt:
+                records[key] = read
 
 
 def checksum(identity: Mapping[str, Any]) -> str:

@@ -28,7 +28,7 @@ _HOW = (
     "rows were missing, the index was not used, the client was busy for more than half of the time, the offered "
     "rate was not answered, or the cache was not in the state it was said to be in. What was invalid for its "
     "client or its cache, which may be otherwise a moment later, was measured again, three times at most. All "
-    "attempts are kept, and the last one counts, whatever its figure."
+    "attempts are kept, and the last one with a figure counts, whatever that is."
 )
 
 

@@ -133,9 +133,12 @@ def engines(results: Results) -> Table:
     for facts in results.engines:
         ceilings = [float(one["qps"]) for one in results.ceilings if one["engine"] == facts.name]
         version = Cell(facts.version or "-", facts.version)
+        if facts.failed is not None:
+            before = f"{facts.version}, and later: " if facts.version else ""
+            version = Cell(before + brief(facts.failed), "", invalid=True)
         rows.append([
             Cell(facts.title, facts.name),
-            version if facts.failed is None else Cell(brief(facts.failed), "", invalid=True),
+            version,
             Cell.of(max(ceilings) if ceilings else None, ",.0f"),
             Cell(facts.source),
         ])  # fmt: skip

@@ -23,12 +23,12 @@ from pagehop_lab.suites.results import Build, EngineFacts, Results
 def gather(folder: RunFolder, plan: Plan, machine: str) -> Results:
     """The results of a plan; other records in the folder are ignored."""
     known = {name: engine.description for name, engine in CATALOG.items()}
-    sets = {record.identity["name"]: record for record in folder.all("datasets")}
+    sets = {record.identity["name"]: record for record in folder.known("datasets")}
     facts = {spec.name: dict(sets[spec.name].raw) for spec in plan.datasets if _is_there(sets.get(spec.name))}
     specs = list(everything(plan, _picked(folder, plan, facts, machine)))
     versions = current(folder, "engine")
-    records = latest(folder.all("points"), versions, "engine")
-    builds = latest(folder.all("builds"), versions, "engine")
+    records = latest(folder.known("points"), versions, "engine")
+    builds = latest(folder.known("builds"), versions, "engine")
     found = {
         spec.name: record for spec in specs if (record := _record(records, spec, plan, facts, machine)) is not None
     }
@@ -45,7 +45,7 @@ def gather(folder: RunFolder, plan: Plan, machine: str) -> Results:
     planned = {_key(spec.index): spec.index for spec in specs}
     built = {key: builds.get(_cell(planned[key], plan, facts, machine) or "") for key in wanted}
     failed = {name: record.failed for name, record in found.items() if record.failed is not None}
-    failed |= _failed_elsewhere(specs, found, built, engines, facts, sets)
+    failed |= _failed_elsewhere(specs, found, built, engines, sets)
     grid = [Cell(spec.name, spec.index.engine.name, _options(spec)) for spec in specs]
     covered = coverage(grid, [name for name, record in found.items() if record.failed is None], failed)
     missing = {
@@ -57,14 +57,14 @@ def gather(folder: RunFolder, plan: Plan, machine: str) -> Results:
         name=plan.name, suite=plan.suite, k=plan.load.k, seed=plan.seed, recall_by=plan.recall, targets=plan.targets,
         base=plan.base or plan.engines[0].name, machine=folder.machine, load=asdict(plan.load), datasets=facts,
         missing_datasets=missing, engines=engines, points=points,
-        foreign=[_foreign(record) for record in folder.all("foreign")],
+        foreign=[_foreign(record) for record in folder.known("foreign")],
         builds=[
             _build(planned[key], one, group_by) for key, one in built.items() if one is not None and one.failed is None
         ],
-        ceilings=[{"engine": one.identity["engine"], **one.raw} for one in folder.all("ceilings") if not one.failed],
+        ceilings=[{"engine": one.identity["engine"], **one.raw} for one in folder.known("ceilings") if not one.failed],
         coverage=covered, aims=plan.aims, damaged=folder.damaged,
         made_by=made_by(record.commit for record in found.values()),
-        again=sum(record.attempt > 1 for record in found.values()),
+        again=sum(record.is_again for record in found.values()),
     )  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def _picked(
     folder: RunFolder, plan: Plan, facts: Mapping[str, Any], machine: str
 ) -> Callable[[IndexSpec], Picked | None]:
     """The settings of an index that were picked to be measured; None if all are."""
-    records = latest(folder.all("picked"), current(folder, "engine"), "engine")
+    records = latest(folder.known("picked"), current(folder, "engine"), "engine")
 
     def picked(index: IndexSpec) -> Picked | None:
         if not plan.load.around_targets or index.engine.served:
@@ -88,10 +88,6 @@ def _picked(
 
 def _is_there(record: Record | None) -> bool:
     return record is not None and record.failed is None
-
-
-def _is_failed(record: Record | None) -> bool:
-    return record is not None and record.failed is not None
 
 
 def _record(
@@ -121,11 +117,11 @@ def _key(index: IndexSpec) -> str:
 
 
 def group_of(plan: Plan, engines: Sequence[EngineFacts]) -> dict[str, int]:
-    """The group of each index, from 1 on, by the plan and the engines that run here.
+    """The group of each index, from 1 on, by the plan and the engines that ever ran here.
 
     A run that was stopped and continued may have had other groups.
     """
-    absent = {facts.name for facts in engines if facts.failed is not None}
+    absent = {facts.name for facts in engines if facts.failed is not None and facts.version is None}
     found: dict[str, int] = {}
     for dataset in plan.datasets:
         for rebuild in range(plan.load.rebuilds):
@@ -188,12 +184,12 @@ def _build(index: IndexSpec, record: Record, group_by: Mapping[str, int]) -> Bui
 
 
 def _engines(folder: RunFolder, plan: Plan, known: Mapping[str, Description]) -> list[EngineFacts]:
-    records = {record.identity["engine"]: record for record in folder.all("engines")}
+    records = {record.identity["engine"]: record for record in folder.known("engines")}
     found = []
     for engine in plan.engines:
         about, record = known[engine.kind], records.get(engine.name)
         version = record.raw.get("version") if record is not None else None
-        failed = record.failed if record is not None else None
+        failed = record.failure if record is not None else None
         found.append(EngineFacts(engine.name, engine.title(about.title), version, about.source, failed))
     return found
 
@@ -203,7 +199,6 @@ def _failed_elsewhere(
     found: Mapping[str, Record],
     built: Mapping[str, Record | None],
     engines: Sequence[EngineFacts],
-    facts: Mapping[str, Any],
     sets: Mapping[str, Record],
 ) -> dict[str, str]:
     """Points that were never reached, because an earlier part of the run failed.
@@ -211,18 +206,22 @@ def _failed_elsewhere(
     That is their set, their engine, their index or a point before.
     """
     reasons = {facts.name: facts.failed for facts in engines if facts.failed is not None}
-    ended = {_key(spec.index): found[spec.name].failed for spec in specs if _is_failed(found.get(spec.name))}
+    ended = {
+        _key(spec.index): record.failure
+        for spec in specs
+        if (record := found.get(spec.name)) is not None and record.failure is not None
+    }
     failed: dict[str, str] = {}
     for spec in specs:
         dataset, build = spec.index.dataset.name, built[_key(spec.index)]
         if spec.name in found:
             continue
-        if dataset not in facts and dataset in sets:
-            failed[spec.name] = f"no set: {sets[dataset].failed}"
+        if dataset in sets and sets[dataset].failure is not None:
+            failed[spec.name] = f"no set: {sets[dataset].failure}"
         elif spec.index.engine.name in reasons:
             failed[spec.name] = reasons[spec.index.engine.name]
-        elif build is not None and build.failed is not None:
-            failed[spec.name] = f"no index: {build.failed}"
+        elif build is not None and build.failure is not None:
+            failed[spec.name] = f"no index: {build.failure}"
         elif ended.get(_key(spec.index)):
             failed[spec.name] = f"not come to, the same command does; before it, {ended[_key(spec.index)]}"
     return failed

@@ -17,7 +17,7 @@ def gather_servers(folder: RunFolder, plan: ServersPlan, machine: str) -> Server
     """The results of a plan; other records in the folder are ignored."""
     specs = list(everything(plan))
     versions = current(folder, "server")
-    records = latest(folder.all("points"), versions, "server")
+    records = latest(folder.known("points"), versions, "server")
     found = {spec.name: records[key] for spec in specs if (key := cell(spec.identity(plan, machine, None))) in records}
     usual = usual_commit(found.values())
     measured = [
@@ -35,8 +35,8 @@ def gather_servers(folder: RunFolder, plan: ServersPlan, machine: str) -> Server
     return ServerResults(
         plan.name, plan.suite, plan.seed, plan.base, folder.machine, told(plan),
         {case.name: case.group for case in plan.cases}, servers, measured, covered, folder.damaged,
-        made_by(record.commit for record in found.values()), sum(record.attempt > 1 for record in found.values()),
-        plan.aims, plan.once, [_published(record) for record in folder.all("foreign")],
+        made_by(record.commit for record in found.values()), sum(record.is_again for record in found.values()),
+        plan.aims, plan.once, [_published(record) for record in folder.known("foreign")],
     )  # fmt: skip
 
 
@@ -74,12 +74,12 @@ def _published(record: Record) -> Published:
 
 
 def _facts(folder: RunFolder, plan: ServersPlan) -> list[ServerFacts]:
-    engines: Mapping[str, Record] = {record.identity["server"]: record for record in folder.all("engines")}
+    engines: Mapping[str, Record] = {record.identity["server"]: record for record in folder.known("engines")}
     found = []
     for server in plan.servers:
         record = engines.get(server.name)
-        builds = [one for one in folder.all("builds") if one.identity["server"] == server.name]
-        failed = record.failed if record is not None else None
+        builds = [one for one in folder.known("builds") if one.identity["server"] == server.name]
+        failed = record.failure if record is not None else None
         loads = [one.raw for one in builds if one.failed is None]
         if not loads:
             failed = failed or next((one.failed for one in builds if one.failed), None)

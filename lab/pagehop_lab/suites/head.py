@@ -135,7 +135,7 @@ def state_of(
         if count := sum(any(note.startswith(begins) for note in noted) for noted in notes):
             parts.append(f"{count:,} {words}")
     if again:
-        parts.append(f"{again:,} more than once, of which the last attempt counts")
+        parts.append(f"{again:,} more than once, of which the last attempt with a figure counts")
     return tuple(parts)
 
 

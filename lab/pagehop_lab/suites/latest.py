@@ -20,7 +20,7 @@ def current(folder: RunFolder, subject: str) -> dict[str, str]:
     """The version that each engine or server (`subject`) had when the folder was last run."""
     return {
         record.identity[subject]: str(record.raw["version"])
-        for record in folder.all("engines")
+        for record in folder.known("engines")
         if record.failed is None and "version" in record.raw
     }
 
@@ -41,7 +41,7 @@ def latest(records: Sequence[Record], versions: Mapping[str, str], subject: str)
 
 def notes(record: Record, versions: Mapping[str, str], subject: str, usual: str | None) -> tuple[str, ...]:
     """Differences between a record and the rest of its folder: version, commit of the lab,
-    compilers.
+    compilers; and the failure of a later attempt.
 
     `usual` is the commit of most records.
     """
@@ -49,6 +49,7 @@ def notes(record: Record, versions: Mapping[str, str], subject: str, usual: str 
         *_of_another_version(record, versions, subject),
         *_of_another_lab(record, usual),
         *_by_other_compilers(record),
+        *((f"later: another attempt failed: {record.failed_later}",) if record.failed_later else ()),
     )
 
 

@@ -33,7 +33,8 @@ def servers(
     for facts in results.servers:
         version = Cell(facts.version or "-", facts.version)
         if facts.failed is not None:
-            version = Cell(brief(facts.failed), facts.failed, invalid=True)
+            before = f"{facts.version}, and later: " if facts.version and facts.loads else ""
+            version = Cell(before + brief(facts.failed), facts.failed, invalid=True)
         settings = " ".join(f"{name}={value}" for name, value in facts.settings.items()) or "-"
         rows.append([Cell(facts.name), version, *(of(facts) for of in between.values()), Cell(settings)])
     return Table("servers", "Servers", ("server", "version", *between, "settings"), rows, note)

@@ -78,7 +78,7 @@ class Results:
     made_by: str
     """The commits of the lab that measured the run, if they are known."""
     again: int
-    """Measurements that were made more than once; the last one counts."""
+    """Measurements that were made more than once; the last one with a figure counts."""
 
     @property
     def sound(self) -> bool:

@@ -79,7 +79,7 @@ class ServerResults:
     made_by: str
     """The commits of the lab that measured the run, if they are known."""
     again: int
-    """Measurements that were made more than once; the last one counts."""
+    """Measurements that were made more than once; the last one with a figure counts."""
     aims: Sequence[ServerAim] = ()
     once: Sequence[str] = ()
     """Cases that were measured in the first repeat only."""
