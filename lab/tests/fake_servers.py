@@ -40,6 +40,7 @@ class FakeInstance:
         self.running = False
         self.removed = False
         self.settled = 0
+        self.unsettled: str | None = None
         self.pid = 1
 
     def start(self) -> None:

@@ -78,6 +78,8 @@ class Instance:
         self._first = self.folder / "first.sql"
         self._settings = dict(settings or {})
         self._process: subprocess.Popen[bytes] | None = None
+        self.unsettled: str | None = None
+        """What the last `settle` left undone; None if nothing."""
         atexit.register(self.remove)
         self.data.mkdir()
         self._first.write_text(f"CREATE DATABASE IF NOT EXISTS {DATABASE};\n")
@@ -182,7 +184,7 @@ class Instance:
 
     def settle(self) -> None:
         """Purges old versions, counts rows again, and writes everything to the server's files."""
-        settle(self.execute)
+        self.unsettled = settle(self.execute)
 
     def data_bytes(self) -> int:
         """Bytes of all tables and indexes."""
@@ -246,17 +248,26 @@ def executed(connect: Any, name: str, statements: tuple[str, ...]) -> list[Any]:
     return rows
 
 
-def settle(execute: Any) -> None:
-    """Waits until deleted rows are purged and pages are written, then counts rows again.
+def settle(execute: Any) -> str | None:
+    """Counts rows again, then waits until deleted rows are purged and pages are written.
 
-    It takes a minute at most.
+    It waits a minute at most. Returns what is left undone, or None.
     """
     for (table,) in execute("SHOW TABLES"):
         execute(f"ANALYZE TABLE {table}")
     ((percent,),) = execute("SELECT @@global.innodb_max_dirty_pages_pct")
-    execute("SET GLOBAL innodb_max_dirty_pages_pct = 0")
+    try:
+        execute("SET GLOBAL innodb_max_dirty_pages_pct = 0")
+        return _purged(execute)
+    finally:
+        # Left at 0, the server would write each page at once from now on.
+        execute(f"SET GLOBAL innodb_max_dirty_pages_pct = {percent}")
+
+
+def _purged(execute: Any) -> str | None:
+    """Waits for the purge and the pages. Returns what is left undone, or None."""
     late, before = time.monotonic() + _SETTLE_S, -1
-    while time.monotonic() < late:
+    while True:
         dirty = int(execute("SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_pages_dirty'")[0][1])
         old = int(
             execute("SELECT count FROM information_schema.innodb_metrics WHERE name = 'trx_rseg_history_len'")[0][0]
@@ -264,10 +275,11 @@ def settle(execute: Any) -> None:
         # One or two pages are always dirty. The counter of old versions falls later than the
         # versions are purged, so an unchanged counter is sufficient.
         if dirty <= _PAGES_BUSY and old == before:
-            break
+            return None
+        if time.monotonic() > late:
+            return f"{old:,} old versions were not purged or {dirty:,} pages not written in {_SETTLE_S:g} s"
         before = old
         time.sleep(_LOOK_S)
-    execute(f"SET GLOBAL innodb_max_dirty_pages_pct = {percent}")
 
 
 def _system_table(share: Path, name: str) -> str:

@@ -88,7 +88,8 @@ def _of_storage(raw: Mapping[str, Any]) -> list[str]:
     """The reasons why a figure of reads from storage, or of writes to it, is invalid."""
     wrong = []
     if raw.get("settled") is False:
-        wrong.append(f"settling: rates still went one way after {raw['settle_s']:.0f} s")
+        why = raw.get("unsettled") or f"rates still went one way after {raw['settle_s']:.0f} s"
+        wrong.append(f"settling: {why}")
     disk = raw.get("disk")
     if disk is not None and disk["reads_per_query"] < COLD_READS_MIN:
         wrong.append(f"cache: declared larger than memory, but only {disk['reads_per_query']:.3f} reads a query")

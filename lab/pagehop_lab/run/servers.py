@@ -45,7 +45,8 @@ class Instance(Protocol):
 
     def start(self) -> None: ...
 
-    def settle(self) -> None: ...
+    def settle(self) -> None:
+        """Cleans up after writes. `unsettled`, if the server has it, says what is left undone."""
 
     def data_bytes(self) -> int: ...
 
@@ -68,6 +69,10 @@ class Wrapped:
 
     def start(self) -> None:
         self.ours.start()
+
+    @property
+    def unsettled(self) -> str | None:
+        return getattr(self.ours, "unsettled", None)
 
     def settle(self) -> None:
         self.ours.settle()
@@ -205,7 +210,8 @@ class ServersRunner:
             settled = False
             for number, case in enumerate(self.plan.cases):
                 if held and not settled and not case.first and not case.writes:
-                    self._settle(held)
+                    later = self.plan.cases[number:]
+                    self._settle(held, {server: sum(one.case in later for one in wanted[server]) for server in held})
                     settled = True
                 order = list(held) if (repeat + number) % 2 == 0 else list(held)[::-1]
                 if together:
@@ -244,13 +250,21 @@ class ServersRunner:
         time.sleep(_GRACE_S)
         return str(error) if started.running else f"the server died: {error}"
 
-    def _settle(self, held: dict[ServerSpec, Instance]) -> None:
-        """Cleans up after the writes; a server that cannot counts as ended."""
-        for server, instance in held.items():
+    def _settle(self, held: dict[ServerSpec, Instance], left: Mapping[ServerSpec, int]) -> None:
+        """Cleans up after the writes.
+
+        A server that cannot counts as ended: its reads would be those of an unclean table. `left`
+        has the number of its measurements that are left in this repeat.
+        """
+        for server, instance in list(held.items()):
             try:
                 instance.settle()
             except Exception as error:
-                self.progress.say(f"{server.name}: {type(error).__name__}: {error}")
+                told = f"{type(error).__name__}: {error}"
+                self.progress.say(f"{server.name}: left out of the rest of this repeat, it did not settle: {told}")
+                # As with a server that died, the same command measures these with another one.
+                self.progress.skip(left[server])
+                del held[server]
 
     def _case(self, spec: CaseSpec, wanted: Sequence[CaseSpec], held: dict[ServerSpec, Instance]) -> None:
         """Measures a test of a server, if it or a later test that needs its writes is wanted."""
@@ -311,6 +325,8 @@ class ServersRunner:
         elif is_wanted:
             arrays = measured.pop("arrays", None)
             measured = measured | self._memory.told(spec.server)
+            if (unsettled := getattr(instance, "unsettled", None)) is not None:
+                measured |= {"settled": False, "unsettled": unsettled}
             self.folder.add("points", spec.name, self._identity(spec), measured, arrays=arrays)
             judged = judge_load(measured)
             recall = f"recall {measured['recall']:.4f}  " if "recall" in measured else ""
