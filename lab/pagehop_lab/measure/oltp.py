@@ -62,6 +62,18 @@ class Ask:
     """Share of the events that are executed twice and counted once: a regression that costs CPU."""
 
 
+@dataclass
+class Deadline:
+    """The moment until which a client must have said something; it may be moved."""
+
+    at_s: float
+
+    @staticmethod
+    def of(seconds: float) -> Deadline:
+        """A number of seconds from now."""
+        return Deadline(time.monotonic() + seconds)
+
+
 @dataclass(frozen=True)
 class Look:
     """The counters at one moment."""
@@ -114,7 +126,7 @@ def _watch(process: subprocess.Popen[bytes], subject: Subject, ask: Ask, stack: 
     """Waits until the server is warm, then for the time of the measurement."""
     told: dict[int, list[tuple[float, int, int]]] = {thread: [] for thread in range(ask.clients)}
     first: Look | None = None
-    late = time.monotonic() + ask.warmup_s + ask.seconds + _SILENCE_MAX_S
+    late = Deadline.of(ask.warmup_s + ask.seconds + _SILENCE_MAX_S)
     members: list[int] = []
     begun_s: float | None = None
     for thread, at_s, events, queries in lines(process, late):
@@ -134,13 +146,13 @@ def _watch(process: subprocess.Popen[bytes], subject: Subject, ask: Ask, stack: 
 
 
 def lines(
-    process: subprocess.Popen[bytes], late: float, who: str = "sysbench"
+    process: subprocess.Popen[bytes], late: Deadline, who: str = "sysbench"
 ) -> Iterator[tuple[int, float, int, int]]:
     """The lines of a client. MeasureError if the client ends, or prints nothing until `late`."""
     assert process.stdout is not None
     pipe, kept, complaints = process.stdout.fileno(), b"", b""
     while True:
-        left = late - time.monotonic()
+        left = late.at_s - time.monotonic()
         if left <= 0 or not select.select([pipe], [], [], left)[0]:
             raise MeasureError(f"it hung: {who} said nothing, and neither did the server")
         part = os.read(pipe, 1 << 16)

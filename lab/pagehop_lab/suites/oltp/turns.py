@@ -18,7 +18,7 @@ from typing import Any
 from devserver.tree import Tree
 from pagehop_lab.analysis.paired import turn_order
 from pagehop_lab.measure import oltp
-from pagehop_lab.measure.oltp import Ask, Look, MeasureError, Subject
+from pagehop_lab.measure.oltp import Ask, Deadline, Look, MeasureError, Subject
 from pagehop_lab.measure.processes import Cost, client_share, total
 from pagehop_lab.measure.slowed import slowed
 from pagehop_lab.measure.usage import family
@@ -49,6 +49,9 @@ class _Client:
     process: subprocess.Popen[bytes]
     lines: Any
     """The output of sysbench, line by line."""
+    late: Deadline
+    """That of the lines of a turn."""
+    turn_s: float
     members: list[int] = field(default_factory=list)
     turns: list[_Turn] = field(default_factory=list)
 
@@ -58,6 +61,8 @@ class _Client:
         """
         assert self.process.stdin is not None
         first = self._look()
+        # Each turn has its own, since the wait for the turns of other servers may be long.
+        self.late.at_s = time.monotonic() + self.turn_s + _SILENCE_MAX_S
         # If it has ended, the reason is in its output.
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(b"go\n" * self.ask.clients)
@@ -109,11 +114,11 @@ def _begun(tree: Tree, subject: Subject, ask: Ask, rounds: int, stack: contextli
     """A client whose connections are open, and warm."""
     turn_s = ask.seconds / rounds
     more = ["--turns=on", f"--again={round(1 / ask.doubled) if ask.doubled else 0}"]
-    late = time.monotonic() + _SILENCE_MAX_S + 60 * ask.seconds
+    late = Deadline.of(_SILENCE_MAX_S)
     with oltp.place(subject, ask):
         process = oltp.begin(tree, subject, ask, turn_s, more)
         stack.callback(_end, process)
-        client = _Client(subject, ask, process, oltp.lines(process, late))
+        client = _Client(subject, ask, process, oltp.lines(process, late), late, turn_s)
         # Threads say so once at their first event, and then wait for turns.
         for _ in range(ask.clients):
             next(client.lines)

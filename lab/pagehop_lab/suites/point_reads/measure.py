@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pagehop_lab.measure.oltp import lines
+from pagehop_lab.measure.oltp import Deadline, lines
 from pagehop_lab.measure.processes import (
     Cost,
     client_share,
@@ -93,7 +93,7 @@ def measure(asked: Asked) -> dict[str, Any]:
 
 def _watch(process: subprocess.Popen[bytes], asked: Asked) -> dict[str, Any]:
     begun = time.monotonic()
-    late = begun + asked.settle_max_s + asked.seconds + _SILENCE_MAX_S
+    late = Deadline(begun + asked.settle_max_s + asked.seconds + _SILENCE_MAX_S)
     told, rates, reads = _Told(), [], []
     members: Sequence[int] = ()
     window: tuple[float, int, Counters | None] | None = None
@@ -129,7 +129,7 @@ def _watch(process: subprocess.Popen[bytes], asked: Asked) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _ticks(process: subprocess.Popen[bytes], who: str, told: _Told, late: float) -> Iterator[float]:
+def _ticks(process: subprocess.Popen[bytes], who: str, told: _Told, late: Deadline) -> Iterator[float]:
     """The time of each progress report of a client."""
     for thread, at_s, _, queries in lines(process, late, who):
         told.lines[thread] = (at_s, queries)
