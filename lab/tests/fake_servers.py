@@ -40,6 +40,7 @@ class FakeInstance:
         self.running = False
         self.removed = False
         self.settled = 0
+        self.limit_s = 0.0
         self.unsettled: str | None = None
         self.pid = 1
 
@@ -47,6 +48,9 @@ class FakeInstance:
         if self.name == "stillborn":
             raise ServerMissingError("the server did not start; its log ends with: no")
         self.running = True
+
+    def limit(self, seconds: float) -> None:
+        self.limit_s = seconds
 
     def settle(self) -> None:
         self.settled += 1

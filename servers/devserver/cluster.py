@@ -26,6 +26,7 @@ from typing import Literal, Self
 from devserver.errors import DevServerError
 from devserver.processes import children, ended, last_lines, run, serve, server_owner, stopped
 from devserver.servers import Server
+from devserver.waits import STATEMENT_S
 
 USER = "postgres"
 
@@ -192,7 +193,8 @@ class Cluster:
     def psql(self, sql: str, database: str = USER) -> str:
         """The output of psql for `sql`: rows as lines, columns between bars, and nothing else."""
         flags = ["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]
-        return run([self.server.bin / "psql", *flags, "-d", self.dsn(database)], stdin=sql).rstrip("\n")
+        command: list[str | Path] = [self.server.bin / "psql", *flags, "-d", self.dsn(database)]
+        return run(command, stdin=sql, limit_s=STATEMENT_S).rstrip("\n")
 
     def log_end(self) -> str:
         """The last lines of the server's log."""

@@ -21,6 +21,7 @@ from typing import Any, Self
 
 from devserver import DevServerError
 from devserver.processes import last_lines, run, serve, server_owner
+from devserver.waits import QUESTION_S, STATEMENT_S
 
 DATABASE = "lab"
 USER = "root"
@@ -78,6 +79,7 @@ class Instance:
         self._first = self.folder / "first.sql"
         self._settings = dict(settings or {})
         self._process: subprocess.Popen[bytes] | None = None
+        self._limit_s = STATEMENT_S
         self.unsettled: str | None = None
         """What the last `settle` left undone; None if nothing."""
         atexit.register(self.remove)
@@ -169,11 +171,13 @@ class Instance:
         """The options for PyMySQL."""
         return {"unix_socket": str(self.socket), "user": USER, "database": DATABASE}
 
+    def limit(self, seconds: float) -> None:
+        """Sets the longest time of a statement on connections that are made from now on."""
+        self._limit_s = seconds
+
     def connect(self) -> Any:
         """A connection of PyMySQL that commits by itself."""
-        import pymysql
-
-        return pymysql.connect(**self.client_options(), autocommit=True)
+        return connected(self.client_options(), self._limit_s)
 
     def execute(self, *statements: str) -> list[Any]:
         """Executes statements one by one, outside of a transaction.
@@ -231,6 +235,14 @@ class Instance:
             self._process.send_signal(by)
         self._process.wait(_SECONDS_MAX)
         self._process = None
+
+
+def connected(options: Mapping[str, Any], limit_s: float) -> Any:
+    """A connection that commits by itself, and waits for a limited time."""
+    import pymysql
+
+    limits = {"connect_timeout": QUESTION_S, "read_timeout": limit_s, "write_timeout": limit_s}
+    return pymysql.connect(**options, **limits, autocommit=True)
 
 
 def executed(connect: Any, name: str, statements: tuple[str, ...]) -> list[Any]:

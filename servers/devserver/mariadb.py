@@ -18,6 +18,7 @@ from devserver.processes import run
 from devserver.releases import DEBIAN, release, unpacked
 from devserver.tree import Tree
 from devserver.tree import unpacked as debian
+from devserver.waits import STATEMENT_S
 
 PRODUCT = "mariadb"
 FOLDER = REPOSITORY / ".mariadb"
@@ -82,4 +83,5 @@ class Instance(innodb.Instance):
     def sql(self, text: str, database: str = DATABASE) -> str:
         """The client's output for `text`: rows as lines, and tabs between columns."""
         options = ["--no-defaults", f"--socket={self.socket}", f"--user={USER}", "--batch", "--skip-column-names"]
-        return run([*self.server.program("bin/mariadb"), *options, database], stdin=text).rstrip("\n")
+        command = [*self.server.program("bin/mariadb"), *options, database]
+        return run(command, stdin=text, limit_s=STATEMENT_S).rstrip("\n")

@@ -8,9 +8,11 @@ from urllib.parse import urlsplit
 
 from devserver import DevServerError
 from devserver.running import shown
+from devserver.waits import STATEMENT_S
 
 _SECONDS_MAX = 10
 _LIMIT = "serverSelectionTimeoutMS"
+_COMMAND_LIMIT = "socketTimeoutMS"
 
 
 class Database:
@@ -19,6 +21,11 @@ class Database:
     def __init__(self, url: str) -> None:
         self.shown = shown(url)
         self._url = url
+        self._limit_s = STATEMENT_S
+
+    def limit(self, seconds: float) -> None:
+        """Sets the longest time of a command."""
+        self._limit_s = seconds
 
     def url(self) -> str:
         """The URL for clients."""
@@ -29,7 +36,7 @@ class Database:
         import pymongo.errors
 
         try:
-            with connected(self._url) as client:
+            with connected(self._url, **{_COMMAND_LIMIT: round(1000 * self._limit_s)}) as client:
                 return dict(client.get_default_database().command(name, value, **more))
         except pymongo.errors.PyMongoError as error:
             # The rest of the message has the timeouts and the states of the servers.
@@ -95,13 +102,13 @@ class Running(Database):
                 self.command("drop", self._collection)
 
 
-def connected(url: str) -> Any:
+def connected(url: str, **options: Any) -> Any:
     """A client of pymongo; leaving its context closes it."""
     import pymongo
 
     # An argument here would override the URL.
     limits: dict[str, Any] = {} if _LIMIT.lower() in url.lower() else {_LIMIT: 1000 * _SECONDS_MAX}
-    return pymongo.MongoClient(url, **limits)
+    return pymongo.MongoClient(url, **limits, **options)
 
 
 def lent(client: Any) -> Any:

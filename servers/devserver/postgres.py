@@ -16,6 +16,7 @@ from devserver.cluster import USER, Cluster
 from devserver.processes import run, serve, server_owner
 from devserver.releases import release, unpacked
 from devserver.servers import Server
+from devserver.waits import GRACE_S, QUESTION_S, STATEMENT_S, ended_after
 
 PRODUCT = "postgres"
 _INDEX_CLEANUP_FROM = 12
@@ -58,6 +59,11 @@ class Instance(Cluster):
 
     def __init__(self, server: Server, settings: Mapping[str, str], place: Path | None = None) -> None:
         super().__init__(server, dict(settings), place)
+        self._limit_s = STATEMENT_S
+
+    def limit(self, seconds: float) -> None:
+        """Sets the longest time of a statement of `execute`."""
+        self._limit_s = seconds
 
     def _launch(self) -> None:
         program, port = self.server.bin / "postgres", str(self.port)
@@ -77,17 +83,7 @@ class Instance(Cluster):
         """Executes statements by themselves, outside of a transaction; gives the rows of the last
         one.
         """
-        import psycopg
-
-        rows: list[Any] = []
-        try:
-            with psycopg.connect(self.dsn(), autocommit=True) as connection:
-                for statement in statements:
-                    cursor = connection.execute(statement)
-                    rows = cursor.fetchall() if cursor.description else []
-        except psycopg.Error as error:
-            raise DevServerError(f"postgres {self.server.version}: {str(error).strip()}") from None
-        return rows
+        return executed(self.dsn(), f"postgres {self.server.version}", statements, self._limit_s)
 
     def settle(self) -> None:
         """Vacuums and counts rows, and writes everything to its files."""
@@ -98,3 +94,24 @@ class Instance(Cluster):
     def data_bytes(self) -> int:
         """Bytes of all tables and indexes."""
         return int(self.execute(f"SELECT pg_database_size('{USER}')")[0][0])
+
+
+def executed(dsn: str, name: str, statements: tuple[str, ...], limit_s: float) -> list[Any]:
+    """The rows of the last of some statements; DevServerError if one fails, or takes longer."""
+    import psycopg
+
+    rows: list[Any] = []
+    hung = False
+    try:
+        with psycopg.connect(dsn, autocommit=True, connect_timeout=int(QUESTION_S)) as connection:
+            for statement in (f"SET statement_timeout = {round(limit_s * 1000)}", *statements):
+                with ended_after(limit_s + GRACE_S, connection.fileno()) as ended:
+                    try:
+                        cursor = connection.execute(statement)
+                        rows = cursor.fetchall() if cursor.description else []
+                    finally:
+                        hung = ended.is_set()
+    except psycopg.Error as error:
+        said = f"it hung: no answer in {limit_s + GRACE_S:g} s" if hung else str(error).strip()
+        raise DevServerError(f"{name}: {said}") from None
+    return rows

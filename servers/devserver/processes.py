@@ -83,10 +83,12 @@ def run(
     owner: Owner | None = None,
     stdin: str | None = None,
     advice: str = "",
+    limit_s: float | None = None,
 ) -> str:
     """Runs a program. Returns its standard output.
 
-    If it fails, raises DevServerError with the end of its error output and `advice`.
+    If it fails, raises DevServerError with the end of its error output and `advice`; if it takes
+    longer than `limit_s`, it is ended, and raises DevServerError, too.
     """
     try:
         done = subprocess.run(
@@ -102,7 +104,10 @@ def run(
             user=owner.user if owner else None,
             group=owner.group if owner else None,
             extra_groups=owner.groups if owner else None,
+            timeout=limit_s,
         )
+    except subprocess.TimeoutExpired:
+        raise DevServerError(f"{command[0]} hung: it did not end in {limit_s} s") from None
     except PermissionError:
         raise _unreachable(Path(command[0]), owner) from None
     except FileNotFoundError:

@@ -10,11 +10,10 @@ import re
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
-from devserver import DevServerError, innodb
-from devserver.postgres import vacuum
+from devserver import DevServerError, innodb, postgres
+from devserver.waits import QUESTION_S, STATEMENT_S
 
 _PORTS = {"postgres": 5432, "mysql": 3306}
-_SECONDS_MAX = 30
 
 
 class Running:
@@ -27,11 +26,16 @@ class Running:
         self.shown = shown(url)
         self._url, self._table = url, table
         self._made = False
+        self._limit_s = STATEMENT_S
+
+    def limit(self, seconds: float) -> None:
+        """Sets the longest time of a statement of `execute`."""
+        self._limit_s = seconds
 
     @property
     def running(self) -> bool:
         try:
-            self.execute("SELECT 1")
+            self._executed(("SELECT 1",), QUESTION_S)
         except DevServerError:
             return False
         return True
@@ -53,7 +57,7 @@ class Running:
 
     def version(self) -> str:
         """The version as the server reports it."""
-        said = str(self.execute("SELECT version()")[0][0])
+        said = str(self._executed(("SELECT version()",), QUESTION_S)[0][0])
         return said.split()[1] if said.startswith("PostgreSQL") else said.split("-")[0]
 
     def execute(self, *statements: str) -> list[Any]:
@@ -61,6 +65,10 @@ class Running:
 
         Returns the rows of the last one.
         """
+        return self._executed(statements, self._limit_s)
+
+    def _executed(self, statements: tuple[str, ...], limit_s: float) -> list[Any]:
+        """The same, with the longest time of a statement."""
         raise NotImplementedError
 
     @property
@@ -84,7 +92,7 @@ class Postgres(Running):
         """Vacuums and counts rows; makes a checkpoint if that is permitted."""
         # VACUUM skips rows of commits that are not yet in the log on disk.
         major = int(self.execute("SHOW server_version_num")[0][0]) // 10000
-        for statement in ("CHECKPOINT", vacuum(major, self._table), "CHECKPOINT"):
+        for statement in ("CHECKPOINT", postgres.vacuum(major, self._table), "CHECKPOINT"):
             with contextlib.suppress(DevServerError) if statement == "CHECKPOINT" else contextlib.nullcontext():
                 self.execute(statement)
 
@@ -97,18 +105,8 @@ class Postgres(Running):
         where = _place(urlsplit(self._url), "postgres")
         return ["--db-driver=pgsql", *(f"--pgsql-{name}={value}" for name, value in where.items())]
 
-    def execute(self, *statements: str) -> list[Any]:
-        import psycopg
-
-        rows: list[Any] = []
-        try:
-            with psycopg.connect(self._url, autocommit=True, connect_timeout=_SECONDS_MAX) as connection:
-                for statement in statements:
-                    cursor = connection.execute(statement)
-                    rows = cursor.fetchall() if cursor.description else []
-        except psycopg.Error as error:
-            raise DevServerError(f"{self.shown}: {str(error).strip()}") from None
-        return rows
+    def _executed(self, statements: tuple[str, ...], limit_s: float) -> list[Any]:
+        return postgres.executed(self._url, self.shown, statements, limit_s)
 
 
 class Mysql(Running):
@@ -146,13 +144,8 @@ class Mysql(Running):
         where = _place(urlsplit(self._url), "mysql")
         return ["--db-driver=mysql", *(f"--mysql-{name}={value}" for name, value in where.items())]
 
-    def execute(self, *statements: str) -> list[Any]:
-        return innodb.executed(self._connect, self.shown, statements)
-
-    def _connect(self) -> Any:
-        import pymysql
-
-        return pymysql.connect(**self.client_options(), autocommit=True, connect_timeout=_SECONDS_MAX)
+    def _executed(self, statements: tuple[str, ...], limit_s: float) -> list[Any]:
+        return innodb.executed(lambda: innodb.connected(self.client_options(), limit_s), self.shown, statements)
 
 
 _KINDS: dict[str, type[Running]] = {"postgresql": Postgres, "postgres": Postgres, "mysql": Mysql, "mariadb": Mysql}

@@ -43,6 +43,9 @@ class Instance(Protocol):
     @property
     def running(self) -> bool: ...
 
+    def limit(self, seconds: float) -> None:
+        """Sets the longest time of a statement outside of tests."""
+
     def start(self) -> None: ...
 
     def settle(self) -> None:
@@ -69,6 +72,9 @@ class Wrapped:
 
     def start(self) -> None:
         self.ours.start()
+
+    def limit(self, seconds: float) -> None:
+        self.ours.limit(seconds)
 
     @property
     def unsettled(self) -> str | None:
@@ -228,6 +234,7 @@ class ServersRunner:
         try:
             instance = self.products[server.product].new(server, self.plan.configuration)
             stack.callback(instance.remove)
+            instance.limit(self.plan.load.load_timeout_s)
             instance.start()
             started = instance
             said = self.bench.load(instance)

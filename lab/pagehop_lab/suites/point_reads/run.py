@@ -50,6 +50,8 @@ class Embedded:
 
     def settle(self) -> None: ...
 
+    def limit(self, seconds: float) -> None: ...
+
     def data_bytes(self) -> int:
         return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
 
