@@ -52,7 +52,7 @@ def test_less_is_better_where_something_is_spent() -> None:
 
 def test_ratios_are_of_the_same_repeat() -> None:
     def series(group: int, *figures: float) -> Series:
-        return Series({(group, 0, repeat): one for repeat, one in enumerate(figures)}, "")
+        return Series({(group, 0, repeat, ""): one for repeat, one in enumerate(figures)}, "")
 
     one, other = series(1, 100, 200), series(1, 50, 100)
     both = ratio(one, other, is_counted=False)

@@ -17,9 +17,7 @@ from pagehop_lab.analysis.curve import interpolate
 from pagehop_lab.analysis.intervals import Interval, compared, unpaired
 from pagehop_lab.analysis.points import OptionValue, Point, shown
 from pagehop_lab.analysis.settings import SAME, Setting, indexes_of, is_least, settings_of
-
-Run = tuple[int, int, int]
-"""Group, rebuild and repeat. Two groups were not measured in turns: they have no run in common."""
+from pagehop_lab.analysis.turns import Run, joined
 
 
 @dataclass(frozen=True)
@@ -180,7 +178,11 @@ def _on_index(settings: Sequence[Setting], recall: float, figure: Figure, build:
     if not above:
         return None
     high, low = above[-1], below[0] if below else above[-1]
-    figures = {run: _between(recall, low, high, run, of_point) for run in _runs(low) if run in _runs(high)}
+    figures = {
+        joined(one.run, other.run): _between(recall, (low, one), (high, other), of_point)
+        for repeat, one in low.by_repeat.items()
+        if (other := high.by_repeat.get(repeat)) is not None
+    }
     if not figures:
         return None
     told = build + " to ".join(shown(one.search) for one in ([high] if low is high else [low, high]))
@@ -190,14 +192,12 @@ def _on_index(settings: Sequence[Setting], recall: float, figure: Figure, build:
     return Series(figures, told, high.middle.file, beyond)
 
 
-def _between(recall: float, low: Setting, high: Setting, run: Run, of: Callable[[Point], float | None]) -> float:
-    one, other = ((max(one.recall.median, 0.0), max(of(_runs(one)[run]) or 0.0, 1e-12)) for one in (low, high))
-    return other[1] if low is high or other[0] <= recall + SAME else interpolate(recall, one, other)
+def _between(
+    recall: float, low: tuple[Setting, Point], high: tuple[Setting, Point], of: Callable[[Point], float | None]
+) -> float:
+    one, other = ((max(setting.recall.median, 0.0), max(of(point) or 0.0, 1e-12)) for setting, point in (low, high))
+    return other[1] if low[0] is high[0] or other[0] <= recall + SAME else interpolate(recall, one, other)
 
 
 def _middle(setting: Setting, of: Callable[[Point], float | None]) -> float:
     return statistics.median(of(point) or 0.0 for point in setting.points)
-
-
-def _runs(setting: Setting) -> dict[Run, Point]:
-    return {(point.group, point.rebuild, point.repeat): point for point in setting.points}

@@ -6,6 +6,8 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pagehop_lab.analysis.turns import Run, run_of
+
 OptionValue = str | int | float | bool
 Options = tuple[tuple[str, OptionValue], ...]
 """Names and values, in the order of the plan."""
@@ -66,15 +68,17 @@ class Point:
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """Everything that was measured."""
     group: int = 0
-    """Number of the indexes that were open at once and measured in turns.
-
-    Repeats of one group make pairs.
-    """
+    """Number of the indexes that were open at once and measured in turns, by the plan."""
 
     @property
     def valid(self) -> bool:
         """Whether the figure may be compared."""
         return not self.wrong
+
+    @property
+    def run(self) -> Run:
+        """What it was measured with; points of one run make pairs."""
+        return run_of(self.raw, self.group, self.rebuild, self.repeat)
 
     @property
     def setting(self) -> Hashable:

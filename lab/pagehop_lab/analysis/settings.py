@@ -66,8 +66,13 @@ class Setting:
 
     @property
     def qps_by_run(self) -> dict[Hashable, float]:
-        """QPS by group, rebuild and repeat. Two groups have no key in common."""
-        return {(point.group, point.rebuild, point.repeat): point.qps for point in self.points}
+        """QPS by run. What was not measured in turns has no key in common."""
+        return {point.run: point.qps for point in self.points}
+
+    @property
+    def by_repeat(self) -> dict[tuple[int, int], Point]:
+        """The measurements by rebuild and repeat, whenever they were made."""
+        return {(point.rebuild, point.repeat): point for point in self.points}
 
     @property
     def middle(self) -> Point:

@@ -17,6 +17,7 @@ import numpy as np
 
 from pagehop_lab import data
 from pagehop_lab.analysis.recalls import RECALL_NAMES
+from pagehop_lab.analysis.turns import MEASURED_WITH, token
 from pagehop_lab.analysis.verdicts import WAITED, Verdicts, judge
 from pagehop_lab.engines import outside
 from pagehop_lab.engines.engine import Description, Library, Served
@@ -56,6 +57,8 @@ class Runner:
     retry: bool = False
     """Whether failed measurements are repeated."""
     _versions: dict[str, str | None] = field(default_factory=dict)
+    _token: str = ""
+    """That of the indexes that are open now."""
 
     def run(self) -> None:
         """Measures everything that is not in the folder yet."""
@@ -191,6 +194,7 @@ class Runner:
 
     def _measure_together(self, batch: Sequence[IndexSpec], dataset: data.Dataset) -> None:
         """Builds some indexes, holds them all, and measures them in turns."""
+        self._token = token()
         with ExitStack() as stack:
             held = [(index, child) for index in batch if (child := self._built(index, dataset, stack)) is not None]
             for repeat in range(self.plan.load.repeats):
@@ -214,7 +218,7 @@ class Runner:
                 name=dataset.facts.name, options=index.build, threads=plan.load.build_threads, seed=plan.seed,
                 url=index.engine.url, traced=plan.suite in ("cold", "phases"),
             )  # fmt: skip
-            self.folder.add("builds", index.name, identity, said)
+            self.folder.add("builds", index.name, identity, said | {MEASURED_WITH: self._token})
             self.progress.say(f"{index.name}: built in {said['build_s']:.1f} s, {_megabytes(said['index_bytes'])}")
             for sessions in plan.load.sessions:
                 ask = self._ask(sessions, {})
@@ -308,6 +312,7 @@ class Runner:
             "rate": self.plan.load.rate,
             "exact_by_design": description.exact,
             "cache": self._cache(spec, description),
+            MEASURED_WITH: self._token,
         }
         with np.load(child.folder / "answers.npz") as file:
             arrays = {name: file[name] for name in file.files}

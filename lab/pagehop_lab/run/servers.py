@@ -19,6 +19,7 @@ from devserver import DevServerError
 from devserver.configuration import Configuration
 from pagehop_lab.analysis.case import Case
 from pagehop_lab.analysis.load_verdicts import judge_load
+from pagehop_lab.analysis.turns import MEASURED_WITH, token
 from pagehop_lab.measure.disturbance import Disturbance
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.plan.servers import CaseSpec, ServerSpec, ServersPlan, everything
@@ -142,6 +143,8 @@ class ServersRunner:
     limits: bool = False
     """Whether the load's memory limits loaded servers; some benches set limits themselves."""
     _versions: dict[str, str] = field(default_factory=dict)
+    _token: str = ""
+    """That of the servers that are held now."""
     _memory: Memory = field(default_factory=lambda: Memory(0))
 
     def run(self) -> None:
@@ -205,6 +208,7 @@ class ServersRunner:
         }
         wanted = {server: [spec for spec in theirs if self._wanted(spec)] for server, theirs in specs.items()}
         together = self.plan.load.rounds > 1 and any(wanted.values())
+        self._token = token()
         self._memory = Memory(self.plan.load.memory_mib if self.limits else 0)
         with ExitStack() as stack:
             held: dict[ServerSpec, Instance] = {}
@@ -238,7 +242,7 @@ class ServersRunner:
             instance.start()
             started = instance
             said = self.bench.load(instance)
-            said["data_bytes"] = instance.data_bytes()
+            said |= {"data_bytes": instance.data_bytes(), MEASURED_WITH: self._token}
             self._memory.hold(server, instance, said["data_bytes"], stack)
         except (DevServerError, MeasureError) as error:
             reason = self._reason(error, started)
@@ -331,7 +335,7 @@ class ServersRunner:
                 self.progress.point(spec.name, f"failed: {reason}")
         elif is_wanted:
             arrays = measured.pop("arrays", None)
-            measured = measured | self._memory.told(spec.server)
+            measured = measured | self._memory.told(spec.server) | {MEASURED_WITH: self._token}
             if (unsettled := getattr(instance, "unsettled", None)) is not None:
                 measured |= {"settled": False, "unsettled": unsettled}
             self.folder.add("points", spec.name, self._identity(spec), measured, arrays=arrays)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pagehop_lab.analysis.aims import FIGURES, Aim, Run, Series, at_recall, ratio, verdict
+from pagehop_lab.analysis.aims import FIGURES, Aim, Series, at_recall, ratio, verdict
 from pagehop_lab.analysis.intervals import Interval
 from pagehop_lab.analysis.points import Point
+from pagehop_lab.analysis.turns import Run
 from pagehop_lab.suites.calibration import tables as calibration
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.table import Cell, Table
@@ -101,7 +102,7 @@ def _of_builds(results: Results, name: str, engine: str, dataset: str) -> Series
         else:
             value = build.cpu_s if name == "build_cpu_s" else raw.get(name)
         if value is not None:
-            by_options.setdefault(build.options, {})[build.group, build.rebuild, 0] = float(value)
+            by_options.setdefault(build.options, {})[build.run] = float(value)
     series = [Series(figures, "") for figures in by_options.values()]
     return min(series, key=lambda one: one.middle, default=None)
 

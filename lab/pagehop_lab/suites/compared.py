@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pagehop_lab.analysis.turns import Run, load_run
 from pagehop_lab.suites.server_results import ServerResults
 
 Raw = Mapping[str, Any]
@@ -92,17 +93,18 @@ def figures(
     """Every valid figure by which servers may be compared; `of_test` takes the name of a test."""
     for facts in results.servers:
         for one in loads:
-            yield from _found(one, one.words, facts.name, dict(enumerate(facts.loads)), "machine.json")
+            loaded = {load_run(load, number): load for number, load in enumerate(facts.loads)}
+            yield from _found(one, one.words, facts.name, loaded, "machine.json")
     for case in results.groups:
         for server in results.names:
             measured = results.of(server, case)
-            raws = {found.repeat: found.raw for found in measured}
+            raws = {found.run: found.raw for found in measured}
             for one in of_test(case) if measured else ():
                 group = ", ".join(filter(None, [case, one.words]))
                 yield from _found(one, group, server, raws, measured[0].file)
 
 
-def _found(one: Compared, group: str, server: str, raws: Mapping[int, Raw], file: str) -> Iterator[Found]:
+def _found(one: Compared, group: str, server: str, raws: Mapping[Run, Raw], file: str) -> Iterator[Found]:
     """A figure of a server, if each of its repeats has it."""
     known = {repeat: one.of(raw) for repeat, raw in raws.items()}
     repeats: dict[Hashable, float] = {repeat: value for repeat, value in known.items() if value}

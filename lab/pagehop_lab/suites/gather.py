@@ -9,6 +9,7 @@ from typing import Any
 from pagehop_lab.analysis.coverage import Cell, coverage
 from pagehop_lab.analysis.points import Point, options_of
 from pagehop_lab.analysis.recalls import RECALL_NAMES
+from pagehop_lab.analysis.turns import APART, apart
 from pagehop_lab.analysis.verdicts import judge, looks_like_scans
 from pagehop_lab.engines.catalog import CATALOG
 from pagehop_lab.engines.engine import Description
@@ -37,10 +38,14 @@ def gather(folder: RunFolder, plan: Plan, machine: str) -> Results:
     usual = usual_commit(found.values())
     engines = _engines(folder, plan, known)
     group_by = group_of(plan, engines)
+    strays = apart({spec.name: (_turns(spec, group_by), found[spec.name].raw) for spec in measured})
     points = [
-        _point(spec, found[spec.name], plan, group_by, betrayed.get(_key(spec.index)), versions, usual)
+        _point(
+            spec, found[spec.name], plan, group_by, betrayed.get(_key(spec.index)),
+            (*notes(found[spec.name], versions, "engine", usual), *((APART,) if spec.name in strays else ())),
+        )
         for spec in measured
-    ]
+    ]  # fmt: skip
     wanted = list(dict.fromkeys(_key(spec.index) for spec in specs))
     planned = {_key(spec.index): spec.index for spec in specs}
     built = {key: builds.get(_cell(planned[key], plan, facts, machine) or "") for key in wanted}
@@ -131,6 +136,11 @@ def group_of(plan: Plan, engines: Sequence[EngineFacts]) -> dict[str, int]:
     return found
 
 
+def _turns(spec: PointSpec, group_by: Mapping[str, int]) -> tuple[str, int, int, int]:
+    """What is measured in turns, by the plan."""
+    return (spec.index.dataset.name, group_by.get(_key(spec.index), 0), spec.index.rebuild, spec.repeat)
+
+
 def _options(spec: PointSpec) -> tuple[tuple[str, Any], ...]:
     """Options that identify a missing point. Those of a build are apart from those of a search."""
     build = tuple((f"build {name}", value) for name, value in spec.index.build.items())
@@ -153,17 +163,15 @@ def _point(
     plan: Plan,
     group_by: Mapping[str, int],
     betrayed: str | None,
-    versions: Mapping[str, str],
-    usual: str | None,
+    noted: Sequence[str],
 ) -> Point:
     raw = record.raw
     judged = judge(raw)
     wrong = (*judged.wrong, betrayed) if betrayed else judged.wrong
-    noted = (*judged.noted, *notes(record, versions, "engine", usual))
     recall = raw["recall"][RECALL_NAMES[plan.recall]] if raw["recall"] else 0.0
     return Point(
         spec.index.dataset.name, spec.index.engine.name, options_of(spec.index.build), options_of(spec.search),
-        recall, raw["qps"], spec.sessions, spec.index.rebuild, spec.repeat, wrong, noted,
+        recall, raw["qps"], spec.sessions, spec.index.rebuild, spec.repeat, wrong, (*judged.noted, *noted),
         record.file, options_of(spec.asked), raw, group_by.get(_key(spec.index), 0),
     )  # fmt: skip
 

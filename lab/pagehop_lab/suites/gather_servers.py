@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pagehop_lab.analysis.coverage import Cell, coverage
 from pagehop_lab.analysis.load_verdicts import judge_load
+from pagehop_lab.analysis.turns import APART, apart
 from pagehop_lab.plan.servers import CaseSpec, ServersPlan, everything, told
 from pagehop_lab.store import Record, RunFolder, cell
 from pagehop_lab.suites.head import made_by
@@ -20,11 +21,15 @@ def gather_servers(folder: RunFolder, plan: ServersPlan, machine: str) -> Server
     records = latest(folder.known("points"), versions, "server")
     found = {spec.name: records[key] for spec in specs if (key := cell(spec.identity(plan, machine, None))) in records}
     usual = usual_commit(found.values())
+    there = [spec for spec in specs if _is_there(found.get(spec.name))]
+    strays = apart({spec.name: ((spec.case.name, spec.repeat), found[spec.name].raw) for spec in there})
     measured = [
-        _measured(spec, found[spec.name], plan.statements, versions, usual)
-        for spec in specs
-        if _is_there(found.get(spec.name))
-    ]
+        _measured(
+            spec, found[spec.name], plan.statements,
+            (*notes(found[spec.name], versions, "server", usual), *((APART,) if spec.name in strays else ())),
+        )
+        for spec in there
+    ]  # fmt: skip
     servers = _facts(folder, plan)
     failed = {name: record.failed for name, record in found.items() if record.failed is not None}
     reasons = {facts.name: facts.failed for facts in servers if facts.failed is not None}
@@ -49,11 +54,9 @@ def _options(spec: CaseSpec) -> tuple[tuple[str, str | int], ...]:
     return (("test", spec.case.name), ("repeat", spec.repeat + 1))
 
 
-def _measured(
-    spec: CaseSpec, record: Record, statements: int | None, versions: Mapping[str, str], usual: str | None
-) -> Measured:
+def _measured(spec: CaseSpec, record: Record, statements: int | None, more: Sequence[str]) -> Measured:
     judged = judge_load(record.raw)
-    noted = (*judged.noted, *notes(record, versions, "server", usual))
+    noted = (*judged.noted, *more)
     if statements is not None and record.identity.get("statements") != statements:
         noted = (*noted, "statements: older ones, which are not the published ones in all tests")
     return Measured(

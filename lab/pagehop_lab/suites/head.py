@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pagehop_lab.analysis.coverage import Coverage
+from pagehop_lab.analysis.turns import APART
 from pagehop_lab.analysis.verdicts import OTHERS, THROTTLED
 from pagehop_lab.suites.latest import COMPILERS, LAB
 from pagehop_lab.suites.results import Results
@@ -37,6 +38,7 @@ _COUNTED = {
     OTHERS: "while other work took a part of the machine",
     THROTTLED: "while heat slowed the processor",
     LAB: "by another commit of the lab than the rest",
+    APART: "at another time than most of their group",
     COMPILERS: "after the compilers of the machine had changed",
 }
 

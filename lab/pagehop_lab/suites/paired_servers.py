@@ -1,6 +1,7 @@
 """The ratio of a figure of two servers, with its confidence interval, for all suites of servers.
 
-Servers that were asked in turns are compared round by round, others repeat by repeat.
+Servers that were asked in turns are compared round by round, others repeat by repeat, if both were
+measured at one time.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def over(results: ServerResults, server: str, base: str, case: str, name: str = 
         return replace(Interval.of(ratios), counted="parts of one repeat")
     if together:
         return Interval.of([paired_ratio(*sides) for sides in together])
-    by_repeat = [{one.repeat: one.raw[name] for one in found if one.raw[name]} for found in (ones, others)]
+    by_repeat = [{one.run: one.raw[name] for one in found if one.raw[name]} for found in (ones, others)]
     return compared(*by_repeat) if all(by_repeat) else None
 
 

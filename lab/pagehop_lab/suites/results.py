@@ -9,6 +9,7 @@ from typing import Any
 from pagehop_lab.analysis.aims import Aim
 from pagehop_lab.analysis.coverage import Coverage
 from pagehop_lab.analysis.points import Options, Point
+from pagehop_lab.analysis.turns import Run, run_of
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,11 @@ class Build:
     raw: Mapping[str, Any]
     group: int = 0
     """Number of the indexes that were open at once; see `Point`."""
+
+    @property
+    def run(self) -> Run:
+        """What it was built with; builds of one run make pairs."""
+        return run_of(self.raw, self.group, self.rebuild)
 
     @property
     def cpu_s(self) -> float | None:

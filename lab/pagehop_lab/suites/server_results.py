@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pagehop_lab.analysis.coverage import Coverage
+from pagehop_lab.analysis.turns import Run, run_of
 from pagehop_lab.plan.servers import ServerAim
 
 
@@ -27,6 +28,11 @@ class Measured:
     def valid(self) -> bool:
         """Whether the figure may be compared."""
         return not self.wrong
+
+    @property
+    def run(self) -> Run:
+        """What it was measured with; tests of one run make pairs."""
+        return run_of(self.raw, repeat=self.repeat)
 
     @property
     def verdict(self) -> str:

@@ -124,8 +124,7 @@ def _speedup(setting: Setting, base: Setting | None) -> Interval | None:
     if base is None or base is setting:
         return None
     ours, theirs = (
-        {(one.rebuild, one.repeat): one.raw["latency_us"]["mean"] for one in of.points if one.raw["latency_us"]}
-        for of in (setting, base)
+        {one.run: one.raw["latency_us"]["mean"] for one in of.points if one.raw["latency_us"]} for of in (setting, base)
     )
     return compared(theirs, ours) if ours and theirs else None
 

@@ -176,11 +176,11 @@ def by_run(between: Between, target: float) -> dict[str, float]:
     low, high = between.low, between.high
     found = {}
     for point in low.points:
-        other = high.qps_by_run.get((point.group, point.rebuild, point.repeat))
+        other = high.by_repeat.get((point.rebuild, point.repeat))
         if other is None:
             continue
-        pair = (low.recall.median, point.qps), (high.recall.median, other)
-        qps = other if low is high else interpolate(target, *pair)
+        pair = (low.recall.median, point.qps), (high.recall.median, other.qps)
+        qps = other.qps if low is high else interpolate(target, *pair)
         found[f"{point.group}.{point.rebuild + 1}.{point.repeat + 1}"] = qps
     return found
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pagehop_lab.analysis.intervals import Interval, compared, unpaired
 from pagehop_lab.analysis.load_verdicts import WRITE_SHARE_MIN
+from pagehop_lab.analysis.turns import Run, load_run
 from pagehop_lab.suites import beside, of_servers
 from pagehop_lab.suites.latencies import of_measured, percentiles
 from pagehop_lab.suites.paired_servers import over
@@ -97,7 +98,7 @@ def absolute(results: ServerResults) -> Table:
     for step, of in (("l.i0", "load_rows_per_s"), ("l.x", "index_rows_per_s")):
         rates = {facts.name: _load_rates(facts, of, results.load["rows"]) for facts in results.servers}
         found = [rates[name] for name in results.names]
-        rows.append([Cell(step), *(Cell.of(statistics.median(one) if one else None, ",.0f") for one in found)])
+        rows.append([Cell(step), *(Cell.of(statistics.median(one.values()) if one else None, ",.0f") for one in found)])
     for step in results.groups:
         rows.append([Cell(step), *(_rate(results.of(server, step)) for server in results.names)])  # noqa: PERF401
     note = "Rows a second of l.i0 to l.i2, queries a second of the others: the middle of the valid repeats."
@@ -129,11 +130,11 @@ def _kept(results: ServerResults, server: str, step: str) -> Cell:
     return Cell.of(share, ".2f", file=found[0].file, invalid=share < WRITE_SHARE_MIN)
 
 
-def _over(figures: list[float], base: list[float]) -> Interval:
-    """Repeat by repeat, unless a repeat of one of them failed."""
+def _over(figures: Mapping[Run, float], base: Mapping[Run, float]) -> Interval:
+    """Repeat by repeat, unless a repeat of one of them failed, or was at another time."""
     if len(figures) == len(base):
-        return compared(dict(enumerate(figures)), dict(enumerate(base)))
-    return unpaired(figures, base)
+        return compared(figures, base)
+    return unpaired([*figures.values()], [*base.values()])
 
 
 def _over_base(results: ServerResults, server: str, step: str) -> Cell:
@@ -142,10 +143,11 @@ def _over_base(results: ServerResults, server: str, step: str) -> Cell:
     return ratio_cell(over(results, server, results.base, step), "", title, is_base=server == results.base)
 
 
-def _load_rates(facts: ServerFacts, name: str, rows: int) -> list[float]:
-    if name == "index_rows_per_s":
-        return [rows / one["index_s"] for one in facts.loads]
-    return [float(one[name]) for one in facts.loads]
+def _load_rates(facts: ServerFacts, name: str, rows: int) -> dict[Run, float]:
+    return {
+        load_run(one, number): rows / one["index_s"] if name == "index_rows_per_s" else float(one[name])
+        for number, one in enumerate(facts.loads)
+    }
 
 
 def loads(results: ServerResults) -> Table:
