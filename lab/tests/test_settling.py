@@ -39,6 +39,24 @@ def test_a_server_that_fails_to_settle_is_left_out_of_the_repeat(
     assert results.sound
 
 
+@pytest.mark.parametrize("rounds", [1, 8])
+def test_a_run_goes_on_if_no_server_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
+    def settle(self: FakeInstance) -> None:
+        self.settled += 1
+        if self.settled == 2:
+            raise DevServerError("the connection was lost")
+
+    load = f"[load]\nrounds = {rounds}\n"
+    monkeypatch.setattr(FakeInstance, "settle", settle)
+    results, said = run(plan_of("old", repeats=2).replace("[load]\n", load), tmp_path, FakeBench(), FakeProduct())
+    assert [(one.repeat, one.case) for one in results.measured] == [
+        (repeat, case) for repeat in (0, 1) for case in CASES[:WRITES]
+    ]
+    assert "[6/8" in said, "what was left out counts, too"
+    results, _ = run(plan_of("stillborn").replace("[load]\n", load), tmp_path / "none", FakeBench(), FakeProduct())
+    assert not results.measured
+
+
 def test_what_is_read_before_all_is_purged_is_invalid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def settle(self: FakeInstance) -> None:
         self.settled += 1

@@ -223,6 +223,8 @@ class ServersRunner:
                     later = self.plan.cases[number:]
                     self._settle(held, {server: sum(one.case in later for one in wanted[server]) for server in held})
                     settled = True
+                if not held:
+                    break
                 order = list(held) if (repeat + number) % 2 == 0 else list(held)[::-1]
                 if together:
                     self._in_turns([CaseSpec(server, case, repeat) for server in order], wanted, held)
