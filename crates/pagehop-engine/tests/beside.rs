@@ -317,11 +317,48 @@ fn a_page_that_was_lost_before_a_step_named_it_is_not_missed() {
     assert_whole(&pages, &(1..=next as u64).collect());
 }
 
+/// A crash between the step that begins a graph and the reservation of its pages must not leave
+/// pages that the index does not know of. A reservation that fails leaves no graph.
+#[test]
+fn an_index_knows_of_the_pages_of_a_training_before_they_are_there() {
+    let dim = 20;
+    let rows = Rows::new(dim, embeddings(dim, 1201, 3));
+    let live: BTreeSet<u64> = (1..=1200).collect();
+    let known: Vec<u64> = live.iter().copied().collect();
+    let before = grown_without_training(&rows, &live);
+    let (mut pages, mut stopped) = (before.clone(), None);
+    let mut after_step = |pages: &MemPages| {
+        stopped.get_or_insert_with(|| pages.clone());
+    };
+    let beside = Beside { others: &mut |_, _| (), after_step: &mut after_step };
+    assert!(train_beside(&mut pages, &rows, &known, beside, &mut no_progress()).0.unwrap());
+    let mut stopped = stopped.unwrap();
+    assert_eq!(stopped.page_count(), before.page_count());
+    assert!(pages.page_count() > before.page_count());
+
+    let next = Cell::new(100);
+    let mut source = Rows { ids: known.clone(), ..Rows::new(dim, rows.values[..1200 * dim].to_vec()) };
+    let mut full = before.clone();
+    let mut host = GrowingHost { pages: &mut full, next: &next, is_full: true };
+    let trained = Index::open(before).unwrap().train_beside(&mut source, 1 << 30, &mut host, &mut no_progress());
+    assert!(matches!(trained, Err(Error::Full { .. })), "{trained:?}");
+    for pages in [&mut stopped, &mut full] {
+        insert(pages, 1201, rows.row(1200), false);
+        (0..3).for_each(|_| pages.writer().commit());
+        give_up_and_sweep(pages);
+        check(pages);
+        assert!(train(pages, &rows, &known));
+        assert_eq!(row_ids(pages, rows.row(0)), &live | &BTreeSet::from([1201]));
+        check(pages);
+    }
+}
+
 /// A writer beside which another transaction commits before each step, as on a server: the number
 /// of the next one grows.
 struct Growing<'p> {
     writer: MemWriter<'p>,
     next: &'p Cell<u64>,
+    is_full: bool,
 }
 
 impl PagesMut for Growing<'_> {
@@ -350,6 +387,10 @@ impl PagesMut for Growing<'_> {
         self.writer.allocate(count)
     }
 
+    fn reserve(&mut self, count: u32) -> Result<PageId, Error> {
+        if self.is_full { Err(Error::full("there is no room")) } else { self.allocate(count) }
+    }
+
     fn step(&mut self, pages: &[PageId], change: ChangeStep<'_>) -> Result<(), Error> {
         self.step_numbered(pages, &mut |bodies, _| change(bodies))
     }
@@ -364,13 +405,14 @@ impl PagesMut for Growing<'_> {
 struct GrowingHost<'p> {
     pages: &'p mut MemPages,
     next: &'p Cell<u64>,
+    is_full: bool,
 }
 
 impl TrainingHost for GrowingHost<'_> {
     type Pages<'p> = Growing<'p>;
 
     fn turn<T>(&mut self, _: bool, work: impl FnOnce(&mut Growing<'_>) -> Result<T, Error>) -> Result<T, Error> {
-        work(&mut Growing { writer: self.pages.writer(), next: self.next })
+        work(&mut Growing { writer: self.pages.writer(), next: self.next, is_full: self.is_full })
     }
 
     fn rows(&mut self, _: &[u64]) -> Result<HostRows, Error> {
@@ -393,7 +435,7 @@ fn the_old_graph_stays_for_the_last_reader_that_may_see_it() {
     let next = Cell::new(100);
     let mut source = Rows { ids: live.iter().copied().collect(), ..rows.clone() };
     let index = Index::open(pages.clone()).unwrap();
-    let mut host = GrowingHost { pages: &mut pages, next: &next };
+    let mut host = GrowingHost { pages: &mut pages, next: &next, is_full: false };
     assert!(index.train_beside(&mut source, 1 << 30, &mut host, &mut no_progress()).unwrap());
     let free_after_sweep = |pages: &mut MemPages, oldest: u64| {
         let known = Index::open(pages.clone()).unwrap();

@@ -183,8 +183,17 @@ impl Shadow {
         if !has_grown(steps.meta(), 0) || steps.meta().change.numbers.next().is_none() {
             return Ok(None);
         }
-        let root = steps.host_mut().reserve(1 + pages)?;
-        let number = begin_graph(&mut steps, Some([root.0, root.0 + 1 + pages]))?;
+        // The step comes first: after a crash between the two, the index still knows of the pages.
+        let root = PageId(steps.page_count());
+        let number = begin_graph(&mut steps, Some([root.0, root.0.saturating_add(1).saturating_add(pages)]))?;
+        let reserved = steps.host_mut().reserve(1 + pages).and_then(|first| match first == root {
+            true => Ok(()),
+            false => Err(Error::corrupt(first, format!("page {} was to be reserved first", root.0))),
+        });
+        if let Err(error) = reserved {
+            sweep::abandon_graph(&mut steps)?;
+            return Err(error);
+        }
         Ok(Some(Self { root, number }))
     }
 
