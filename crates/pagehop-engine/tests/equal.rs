@@ -9,7 +9,7 @@ use pagehop_engine::{
     BuildOptions, Change, CheckReport, CreateOptions, IdKind, Index, Metric, SearchOptions, build, create,
 };
 use pagehop_sim::{MemPages, MemWriter};
-use support::{Noise, Rows, distance, no_progress};
+use support::{Noise, Rows, distance, hosted, no_progress};
 
 const DIM: usize = 24;
 const MODES: [IdKind; 2] = [IdKind::Int, IdKind::HostOwned];
@@ -366,4 +366,24 @@ fn vacuum_costs_the_same_per_row_when_nearly_all_are_dead() {
             assert!(many * 2 < few * 5, "{mode:?}: {few} looks for 2,000 rows, {many} for 4,000");
         }
     }
+}
+
+/// Rows that were deleted once counted as duplicates forever, and an index with many never grew.
+#[test]
+fn an_index_is_trained_again_where_duplicates_came_and_went() {
+    let all: Vec<Vec<f32>> = spread(1100, 3);
+    let ids: Vec<u64> = (1..=129).collect();
+    let mut pages = hosted::built(&Rows { ids, ..Rows::new(DIM, all[..129].concat()) }, Metric::L2);
+    for round in 1..=4 {
+        let copies: BTreeSet<u64> = (10_000 * round..10_000 * round + 300).collect();
+        copies.iter().for_each(|id| hosted::insert(&mut pages, *id, &all[0], false));
+        hosted::remove(&mut pages, &copies);
+        hosted::vacuum(&mut pages);
+    }
+    let wants_training = |pages: &MemPages| Index::open(pages).unwrap().wants_training().unwrap();
+    // Eight times 129 rows are 1,032.
+    (129..1000).for_each(|at| hosted::insert(&mut pages, at as u64 + 1, &all[at], false));
+    assert!(!wants_training(&pages));
+    (1000..1040).for_each(|at| hosted::insert(&mut pages, at as u64 + 1, &all[at], false));
+    assert!(wants_training(&pages));
 }

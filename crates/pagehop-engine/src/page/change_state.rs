@@ -78,8 +78,8 @@ pub(crate) struct ChangeState {
     pub(crate) dead_rows: u64,
     /// Rows that the model was trained on; equal ones count once.
     pub(crate) trained_rows: u64,
-    /// Rows whose vector duplicates an earlier row's. `rows - equal_rows` is the number of distinct
-    /// vectors; deleted duplicates are still counted.
+    /// Rows whose vector duplicates an earlier row's. `rows - equal_rows` is about the number of
+    /// distinct vectors: see [`ChangeState::count_dead_row`].
     pub(crate) equal_rows: u64,
     /// Rows added and rows deleted since the model was trained; a replaced row counts as both.
     pub(crate) added_rows: u64,
@@ -156,6 +156,15 @@ impl ChangeState {
     /// Counts slots that became free.
     pub(crate) fn add_free_slots(&mut self, slots: usize) {
         self.free_slots = self.free_slots.wrapping_add(slots as u32);
+    }
+
+    /// Counts a node that dies. It counts as a duplicate as long as there are any, since nothing
+    /// says what it was. If it was none, the model may be trained again too early, and then
+    /// duplicates are counted again. If no duplicate were taken off, the model would never be
+    /// trained again where duplicates come and go.
+    pub(crate) fn count_dead_row(&mut self) {
+        self.dead_rows = self.dead_rows.wrapping_add(1);
+        self.equal_rows = self.equal_rows.saturating_sub(1);
     }
 
     /// Counts a dead node that is taken out.

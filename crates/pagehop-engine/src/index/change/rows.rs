@@ -62,7 +62,7 @@ pub(super) fn map_row<W: PagesMut>(
         // A host without commits numbers them 0, which means "not deleted".
         node.bury(commit.max(1));
         dead_list::push(dead_page, dead_body, old)?;
-        meta.change.dead_rows = meta.change.dead_rows.wrapping_add(1);
+        meta.change.count_dead_row();
         Ok(())
     })
 }
@@ -148,7 +148,7 @@ pub(super) fn set_host_rows<W: PagesMut>(
     steps.step_meta(&[page, dead_page], &mut |meta: &mut Meta, bodies| {
         NodeMut::new(&layout, bodies[0], slot).set_host_rows(row_ids);
         dead_list::push(dead_page, bodies[1], node)?;
-        meta.change.dead_rows = meta.change.dead_rows.wrapping_add(1);
+        meta.change.count_dead_row();
         meta.change.deleted_rows = meta.change.deleted_rows.wrapping_add(1);
         let rows = meta.rows.checked_sub(1);
         meta.rows = rows.ok_or_else(|| Error::corrupt(PageId(0), "it counts no row where there is one"))?;
