@@ -180,6 +180,17 @@ pub(crate) fn read_ahead(reader: &impl Reader, page: u32, pages: &Range<u32>) {
     (start..end.min(pages.end)).for_each(|page| reader.start(PageId(page), 0..0));
 }
 
+/// Runs `work` with a reader, which is paused however that ends: who gets the error may go on.
+pub(crate) fn with_reader<P: Pages, T>(
+    pages: &P,
+    work: impl FnOnce(&mut P::Reader<'_>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let mut reader = pages.reader();
+    let done = work(&mut reader);
+    reader.pause();
+    done
+}
+
 /// Largest number of pages that one step changes: what PostgreSQL's generic WAL makes atomic.
 pub const STEP_PAGES: usize = 4;
 

@@ -17,7 +17,7 @@ use crate::index::node_set::NodeSet;
 use crate::index::open::Index;
 use crate::memory::MakeRoom;
 use crate::page::node::{FLAGS_FREE, NodeRef};
-use crate::page::{PageId, Pages, Reader, dead_list, read_ahead};
+use crate::page::{PageId, Pages, Reader, dead_list, read_ahead, with_reader};
 use crate::{Error, OnProgress, Progress};
 
 /// A pass over all pages is made if at least one row in this number is dead.
@@ -64,55 +64,63 @@ impl<P: Pages> Index<P> {
     /// [`Error::Interrupted`] if `progress` breaks; [`Error::Corrupt`] if pages contradict each
     /// other; any error of the host.
     pub fn in_edges_of_dead(&self, memory_bytes: u64, progress: OnProgress<'_>) -> Result<InEdges, Error> {
-        let mut reader = self.pages().reader();
-        let state = self.newest().renew(&mut reader)?;
-        let (meta, layout) = (&state.meta, &state.meta.layout);
-        let total = meta.change.dead_rows;
-        let is_worth = |dead: u64| dead > 0 && dead.saturating_mul(SHARE) >= meta.rows;
-        if !is_worth(total) {
-            return Ok(InEdges::default());
-        }
-        let most = (memory_bytes / NODE_BYTES).clamp(1, u64::from(u32::MAX)) as usize;
-        let mut nodes = NodeSet::default();
-        let listed = dead_list::scan(&mut reader, self.pages().page_count(), meta.change.dead_head, |_, dead| {
-            // Without memory for more, vacuum finds what it can without these edges.
-            if dead.unlinked == 0 && nodes.len() < most && nodes.make_room(1).is_ok() {
-                nodes.insert(dead.node);
-            }
-            Ok(())
-        });
-        // Another writer may have trained a small index again since its meta page was read. If the
-        // list is damaged, vacuum says so, which reads it again. Other nodes of the list have left
-        // the graph, and their slots wait.
-        if listed.is_err() || nodes.len() < most && !is_worth(nodes.len() as u64) {
-            return Ok(InEdges::default());
-        }
-        // A vector that grows may have room for twice as many.
-        let edges_max = (memory_bytes / 2 / size_of::<(NodeId, NodeId)>() as u64) as usize;
-        let (mut edges, pages) = (Vec::new(), state.node_pages(self.pages()));
-        for page in pages.clone() {
-            if (page - pages.start).is_multiple_of(LOOK_PAGES)
-                && progress(Progress { phase: "vacuum", done: 0, total }).is_break()
-            {
-                return Err(Error::Interrupted);
-            }
-            read_ahead(&reader, page, &pages);
-            let body = reader.finish(PageId(page))?;
-            for slot in 0..layout.nodes_per_page * usize::from(meta.has_nodes(&body)) {
-                let node = NodeRef::new(layout, &body, slot);
-                if node.header().flags == FLAGS_FREE {
-                    continue;
-                }
-                let from = layout.node_id(PageId(page), slot);
-                edges.extend(node.links().filter(|link| nodes.contains(&link.node)).map(|link| (link.node, from)));
-            }
-            drop(body);
-            reader.release();
-            if edges.len() >= edges_max || edges.make_room(layout.nodes_per_page * layout.degree).is_err() {
-                break;
-            }
-        }
-        edges.sort_unstable();
-        Ok(InEdges { nodes: nodes.len() as u64, edges: Arc::new(edges) })
+        with_reader(self.pages(), |reader| in_edges(self, reader, memory_bytes, progress))
     }
+}
+
+fn in_edges<P: Pages>(
+    index: &Index<P>,
+    reader: &mut P::Reader<'_>,
+    memory_bytes: u64,
+    progress: OnProgress<'_>,
+) -> Result<InEdges, Error> {
+    let state = index.newest().renew(reader)?;
+    let (meta, layout) = (&state.meta, &state.meta.layout);
+    let total = meta.change.dead_rows;
+    let is_worth = |dead: u64| dead > 0 && dead.saturating_mul(SHARE) >= meta.rows;
+    if !is_worth(total) {
+        return Ok(InEdges::default());
+    }
+    let most = (memory_bytes / NODE_BYTES).clamp(1, u64::from(u32::MAX)) as usize;
+    let mut nodes = NodeSet::default();
+    let listed = dead_list::scan(reader, index.pages().page_count(), meta.change.dead_head, |_, dead| {
+        // Without memory for more, vacuum finds what it can without these edges.
+        if dead.unlinked == 0 && nodes.len() < most && nodes.make_room(1).is_ok() {
+            nodes.insert(dead.node);
+        }
+        Ok(())
+    });
+    // Another writer may have trained a small index again since its meta page was read. If the
+    // list is damaged, vacuum says so, which reads it again. Other nodes of the list have left
+    // the graph, and their slots wait.
+    if listed.is_err() || nodes.len() < most && !is_worth(nodes.len() as u64) {
+        return Ok(InEdges::default());
+    }
+    // A vector that grows may have room for twice as many.
+    let edges_max = (memory_bytes / 2 / size_of::<(NodeId, NodeId)>() as u64) as usize;
+    let (mut edges, pages) = (Vec::new(), state.node_pages(index.pages()));
+    for page in pages.clone() {
+        if (page - pages.start).is_multiple_of(LOOK_PAGES)
+            && progress(Progress { phase: "vacuum", done: 0, total }).is_break()
+        {
+            return Err(Error::Interrupted);
+        }
+        read_ahead(reader, page, &pages);
+        let body = reader.finish(PageId(page))?;
+        for slot in 0..layout.nodes_per_page * usize::from(meta.has_nodes(&body)) {
+            let node = NodeRef::new(layout, &body, slot);
+            if node.header().flags == FLAGS_FREE {
+                continue;
+            }
+            let from = layout.node_id(PageId(page), slot);
+            edges.extend(node.links().filter(|link| nodes.contains(&link.node)).map(|link| (link.node, from)));
+        }
+        drop(body);
+        reader.release();
+        if edges.len() >= edges_max || edges.make_room(layout.nodes_per_page * layout.degree).is_err() {
+            break;
+        }
+    }
+    edges.sort_unstable();
+    Ok(InEdges { nodes: nodes.len() as u64, edges: Arc::new(edges) })
 }

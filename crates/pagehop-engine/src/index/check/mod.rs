@@ -68,7 +68,9 @@ fn check<P: Pages>(pages: &P, progress: OnProgress<'_>) -> Result<CheckReport, E
     for _ in 0..TRIES {
         let mut reader = pages.reader();
         let state = State::read(&mut reader, None)?;
-        let checked = check_once(pages, &state, reader, progress);
+        let checked = check_once(pages, &state, &mut reader, progress);
+        // The next try begins with another reader.
+        reader.pause();
         let is_same = |now: &Meta| now.change.commit == state.meta.change.commit;
         if matches!(checked, Err(Error::Interrupted)) || Meta::read(&mut pages.reader()).as_ref().is_ok_and(is_same)
         {
@@ -81,7 +83,7 @@ fn check<P: Pages>(pages: &P, progress: OnProgress<'_>) -> Result<CheckReport, E
 fn check_once<P: Pages>(
     pages: &P,
     state: &State,
-    mut reader: P::Reader<'_>,
+    reader: &mut P::Reader<'_>,
     progress: OnProgress<'_>,
 ) -> Result<CheckReport, Error> {
     let (meta, count) = (&state.meta, pages.page_count());
@@ -95,14 +97,14 @@ fn check_once<P: Pages>(
             if page % 256 == 0 && progress(Progress { phase: "check", done, total }).is_break() {
                 return Err(Error::Interrupted);
             }
-            read_ahead(&reader, page, &all);
+            read_ahead(reader, page, &all);
             let page = PageId(page);
             let body = reader.finish(page)?;
             meta.change.numbers.check(page, &body)?;
             match (meta.has_nodes(&body), pass) {
                 (true, 0) => {
                     check.nodes(page, &body)?;
-                    kept.check(state, &reader, page, &body)?;
+                    kept.check(state, reader, page, &body)?;
                 }
                 (true, _) => check.edges(page, &body)?,
                 _ => {}
@@ -112,19 +114,19 @@ fn check_once<P: Pages>(
         }
     }
     kept.finish()?;
-    payloads::check(state, &mut reader)?;
+    payloads::check(state, reader)?;
     check.rows()?;
     check.free_list()?;
-    check.map(&mut reader)?;
-    lists::dead(&mut check, &mut reader)?;
+    check.map(reader)?;
+    lists::dead(&mut check, reader)?;
     // Before the first rows there are no trees.
     let has_trees = |column: &usize| state.columns.roots[*column].0 > 0 || check.report.nodes > 0;
     let columns: Vec<usize> = (0..state.columns.roots.len()).filter(has_trees).collect();
     for column in columns {
-        postings::check(&mut check, &mut reader, state, column)?;
+        postings::check(&mut check, reader, state, column)?;
     }
-    lists::pending_rows(&check, &mut reader)?;
-    lists::landmarks(&check, &mut reader)?;
+    lists::pending_rows(&check, reader)?;
+    lists::landmarks(&check, reader)?;
     let entries: Vec<NodeId> = state.entries.iter().map(|entry| entry.node).collect();
     let mut go_on = || progress(Progress { phase: "check", done: total, total });
     check.report.reachable = check.reach(entries.clone(), u64::MAX, &mut go_on)?;

@@ -6,7 +6,7 @@ use crate::index::search::exact::{self, Bounds, Sample, scan};
 use crate::index::search::observer::Unobserved;
 use crate::index::search::walk::{EVIDENCE_ROWS, Walk, list_capacity};
 use crate::index::state::State;
-use crate::page::{Pages, Reader};
+use crate::page::{Pages, Reader, with_reader};
 use crate::{Error, Metric, OnProgress, Progress, RecallReport, SearchOptions, Stats, threads};
 
 /// Searches between two calls of the progress callback.
@@ -38,11 +38,12 @@ impl<P: Pages> Index<P> {
         let most = k.max(EVIDENCE_ROWS);
         let node_pages = state.node_pages(self.pages());
         let seed = state.meta.change.commit;
-        let mut samples = match queries {
-            None => samples::choose(&state, node_pages, &mut reader, (samples, most), seed, progress)?,
-            Some(queries) => exact::given(state.meta.dim, queries, most)?,
+        let chosen = match queries {
+            None => samples::choose(&state, node_pages, &mut reader, (samples, most), seed, progress),
+            Some(queries) => exact::given(state.meta.dim, queries, most),
         };
         reader.pause();
+        let mut samples = chosen?;
         scan(&state, self.pages(), &mut samples, Bounds::Likely, threads, progress)?;
         samples.retain(|sample| !sample.nearest.is_empty());
         if samples.is_empty() {
@@ -52,16 +53,17 @@ impl<P: Pages> Index<P> {
         let total = length as u64;
         let mut go_on = |done| progress(Progress { phase: "search", done, total });
         let parts = threads::each(samples.chunks(length), &mut go_on, |part, look| {
-            let (mut reader, mut walk) = (self.pages().reader(), Walk::default());
-            let mut shares = Vec::with_capacity(part.len());
-            for (at, sample) in part.iter().enumerate() {
-                if at % LOOK_SEARCHES == 0 {
-                    look(at as u64)?;
+            let (mut walk, mut shares) = (Walk::default(), Vec::with_capacity(part.len()));
+            with_reader(self.pages(), |reader| {
+                for (at, sample) in part.iter().enumerate() {
+                    if at % LOOK_SEARCHES == 0 {
+                        look(at as u64)?;
+                    }
+                    shares.push(found(&state, reader, &mut walk, sample, k, options)?);
                 }
-                shares.push(found(&state, &mut reader, &mut walk, sample, k, options)?);
-            }
-            reader.pause();
-            Ok(shares)
+                Ok(())
+            })
+            .map(|()| shares)
         })?;
         let (shares, hops): (Vec<f32>, Vec<f32>) = parts.into_iter().flatten().unzip();
         let (recall, half_interval) = samples::mean(&shares);

@@ -107,13 +107,14 @@ pub fn calibrate_within<P: Pages>(
     let (some, more) = counts_within(rows, state.meta.dim, memory_bytes)?;
     let node_pages = state.node_pages(index.pages());
     let (all, seed) = ((some + more, EVIDENCE_ROWS), change.commit);
-    let mut samples = match queries {
-        None => samples::choose(&state, node_pages, &mut reader, all, seed, progress)?,
-        Some(queries) => exact::given(state.meta.dim, &some_queries(queries, state.meta.dim), EVIDENCE_ROWS)?,
+    let chosen = match queries {
+        None => samples::choose(&state, node_pages, &mut reader, all, seed, progress),
+        Some(queries) => exact::given(state.meta.dim, &some_queries(queries, state.meta.dim), EVIDENCE_ROWS),
     };
+    reader.pause();
+    let mut samples = chosen?;
     // The first samples are spread over the data like all of them.
     let more = samples.split_off(if queries.is_none() { some.min(samples.len()) } else { samples.len() });
-    reader.pause();
     if queries.is_some() && samples.len() < CALIBRATION_QUERIES_MIN {
         let count = samples.len();
         let what = format!("there are {count} queries, a calibration takes {CALIBRATION_QUERIES_MIN} at least");

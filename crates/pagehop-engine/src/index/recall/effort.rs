@@ -27,7 +27,7 @@ use crate::index::recall::trace::Trace;
 use crate::index::search::exact::Sample;
 use crate::index::search::walk::{Walk, list_capacity};
 use crate::index::state::State;
-use crate::page::{Pages, Reader};
+use crate::page::{Pages, Reader, with_reader};
 use crate::{Error, SearchOptions, Stats, threads};
 
 /// The stages: the length of the longest list as a multiple of the default list (or of 2k), and the
@@ -155,20 +155,21 @@ impl<P: Pages> EffortMeasurement<'_, P> {
     ) -> Result<(), Error> {
         let length = all.len().div_ceil(self.threads).max(1);
         threads::each(all.chunks_mut(length).enumerate(), go_on, |(part, some), look| {
-            let (mut reader, mut walk, mut trace) = (self.pages.reader(), Walk::default(), Trace::default());
-            for (at, sought) in some.iter_mut().enumerate() {
-                if at % LOOK_SEARCHES == 0 {
-                    look(at as u64)?;
+            let (mut walk, mut trace) = (Walk::default(), Trace::default());
+            with_reader(self.pages, |reader| {
+                for (at, sought) in some.iter_mut().enumerate() {
+                    if at % LOOK_SEARCHES == 0 {
+                        look(at as u64)?;
+                    }
+                    let is_timed = part * length + at < stage.timed;
+                    if is_timed || !sought.is_complete {
+                        sought.search(self.state, reader, &mut walk, &mut trace, stage, is_timed)?;
+                    } else {
+                        sought.outcome.carry(stage);
+                    }
                 }
-                let is_timed = part * length + at < stage.timed;
-                if is_timed || !sought.is_complete {
-                    sought.search(self.state, &mut reader, &mut walk, &mut trace, stage, is_timed)?;
-                } else {
-                    sought.outcome.carry(stage);
-                }
-            }
-            reader.pause();
-            Ok(())
+                Ok(())
+            })
         })?;
         Ok(())
     }

@@ -20,7 +20,7 @@ use crate::index::search::rerank;
 use crate::index::search::visit::Probe;
 use crate::index::state::{Newest, State};
 use crate::page::node::NodeRef;
-use crate::page::{PageId, Pages, Reader, read_ahead};
+use crate::page::{PageId, Pages, Reader, read_ahead, with_reader};
 use crate::quantize::codes::Codes;
 use crate::quantize::own::{self, OwnCode};
 use crate::threads::{self, Look};
@@ -149,11 +149,12 @@ pub(crate) fn scan<P: Pages>(
     let mut go_on = |done| progress(Progress { phase: "scan", done: total.min(done * parts), total });
     let queries = Queries::new(state, samples, bounds)?;
     let found = threads::each((0..parts).map(|part| begin(part)..begin(part + 1)), &mut go_on, |part, look| {
-        let mut reader = pages.reader();
         let mut scan = Scan::new(state, &queries, samples);
-        let nodes = scan.run(part, &mut reader, look)?;
-        reader.pause();
-        Ok((scan.samples, nodes, reader.pages_missed()))
+        with_reader(pages, |reader| {
+            let nodes = scan.run(part, reader, look)?;
+            Ok((nodes, reader.pages_missed()))
+        })
+        .map(|(nodes, missed)| (scan.samples, nodes, missed))
     })?;
     let counts = found.iter().fold((0, 0), |sum, part| (sum.0 + part.1, sum.1 + part.2));
     for (of_part, ..) in &found {
@@ -421,14 +422,14 @@ pub(super) fn search_exactly<P: Pages>(
     progress: OnProgress<'_>,
 ) -> Result<Vec<SearchResult>, Error> {
     SearchOptions::default().validate(k)?;
-    let mut reader = pages.reader();
-    let state = newest.renew(&mut reader)?;
-    let mut results = Vec::new();
-    for some in queries.chunks(EXACT_QUERIES * state.meta.dim) {
-        results.extend(search_some_exactly(pages, &state, &mut reader, some, k, threads, progress)?);
-    }
-    reader.pause();
-    Ok(results)
+    with_reader(pages, |reader| {
+        let state = newest.renew(reader)?;
+        let mut results = Vec::new();
+        for some in queries.chunks(EXACT_QUERIES * state.meta.dim) {
+            results.extend(search_some_exactly(pages, &state, reader, some, k, threads, progress)?);
+        }
+        Ok(results)
+    })
 }
 
 /// The answers to as many queries as are searched for in one scan.
