@@ -85,6 +85,17 @@ def test_a_statement_that_fails_adds_no_row_that_waits(loaded: tuple[psycopg.Con
     assert recall(connection) > 0.97
 
 
+def test_a_row_that_no_index_can_place_is_refused_in_its_line(loaded: tuple[psycopg.Connection, int]) -> None:
+    """The error once came with the last row, since the rows of a statement wait."""
+    connection, rows = loaded
+    lines = vectors(30, seed=2)
+    lines[9] = str([1e19] * 24)
+    with pytest.raises(psycopg.Error, match="too large for 32-bit floats") as raised:
+        fill(connection, lines, first=100_000)
+    assert "line 10" in (raised.value.diag.context or ""), raised.value.diag.context
+    assert check(connection)["nodes"] == rows
+
+
 def test_savepoints_keep_the_rows_of_what_they_keep(loaded: tuple[psycopg.Connection, int]) -> None:
     connection, rows = loaded
     with connection.transaction():

@@ -49,7 +49,8 @@ pub use filter::{Comparison, FILTER_DEPTH_MAX, Filter};
 pub use index::{
     Batch, CALIBRATION_QUERIES_MAX, CALIBRATION_QUERIES_MIN, Change, Cursor, FilterPlan, Found, HostRows, InEdges,
     Index, Payloads, PendingPlace, Prepared, Searcher, TRAINED_ENOUGH, TrainingHost, build, build_memory_bytes,
-    build_memory_bytes_min, calibrate_within, calibration_memory_bytes, calibration_memory_bytes_min, create,
+    build_memory_bytes_min, calibrate_within, calibration_memory_bytes, calibration_memory_bytes_min, check_row,
+    create,
 };
 pub use metric::Metric;
 pub use options::{

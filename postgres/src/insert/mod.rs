@@ -26,7 +26,7 @@ mod flush;
 pub(crate) mod hooks;
 mod waiting;
 
-use pagehop_engine::Value;
+use pagehop_engine::{Value, check_row};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
@@ -76,6 +76,9 @@ pub(crate) unsafe extern "C-unwind" fn aminsert(
     unsafe {
         let dim = open_indexes::dimensions(index).unwrap_or_else(|error| errors::raise(index, error));
         if !unchanged && may_wait(heap, *tid) && components.len() == dim {
+            // An error that came later would be of another row, and COPY would name its line.
+            let checked = open_indexes::open(index).and_then(|open| check_row(&open, &components, &filters));
+            checked.unwrap_or_else(|error| errors::raise(index, error));
             wait(index, kind, row_id, &components, &filters);
         } else {
             let inserted = flush::insert_now(index, row_id, &components, &filters, unchanged);

@@ -36,7 +36,7 @@ pub use build::memory::build_memory_bytes;
 pub use build::{build, create};
 pub use change::Change;
 pub use change::beside::{HostRows, TrainingHost};
-pub use change::hosted::Prepared;
+pub use change::hosted::{Prepared, check_row};
 pub use change::in_edges::InEdges;
 pub use change::pending::PendingPlace;
 pub use change::training::TRAINED_ENOUGH;

@@ -12,7 +12,7 @@ use super::graph_pages::GraphReader;
 use super::insert::{self, INSERT_LIST};
 use super::pending::PendingPlace;
 use super::{Change, anchors, pending, post, rows, sweep, training};
-use crate::columns::{ColumnRows, Value};
+use crate::columns::{Column, ColumnRows, Value};
 use crate::ids::NodeId;
 use crate::index::model::Model;
 use crate::index::open::Index;
@@ -22,7 +22,7 @@ use crate::index::search::observer::Observer;
 use crate::index::search::visit::Visited;
 use crate::index::search::walk::Walk;
 use crate::index::state::{ShadowState, State};
-use crate::page::meta::Making;
+use crate::page::meta::{Making, Meta};
 use crate::page::node::{FLAGS_LIVE, NodeHeader, NodeMut, NodeRef};
 use crate::page::{PageId, Pages, PagesMut, Reader};
 use crate::quantize::prepare;
@@ -95,6 +95,29 @@ impl<P: Pages> Index<P> {
     }
 }
 
+/// Refuses a row that [`Change::insert_hosted`] would refuse, before it is to be inserted. Reads no
+/// page.
+///
+/// # Errors
+///
+/// [`Error::Dimension`] or [`Error::Argument`] for a row that the index cannot place, or whose
+/// values are not those of its columns.
+pub fn check_row<P: Pages>(index: &Index<P>, vector: &[f32], values: &[Value]) -> Result<(), Error> {
+    let state = index.newest().known();
+    values_of(&state.meta, &state.columns.columns, vector, values).map(drop)
+}
+
+/// The values of a row that an index can place.
+fn values_of(meta: &Meta, columns: &[Column], vector: &[f32], values: &[Value]) -> Result<ColumnRows, Error> {
+    if vector.len() != meta.dim {
+        return Err(Error::Dimension { expected: meta.dim, got: vector.len() });
+    }
+    prepare::validate(meta.metric, vector)?;
+    let mut rows = ColumnRows::new(columns.to_vec())?;
+    rows.push(values)?;
+    Ok(rows)
+}
+
 impl<W: PagesMut> Change<'_, W> {
     /// Adds a row with a value for each column of the index. `is_known` says that an older version
     /// of it, with the same vector and values, is likely in the index. Then its node is searched
@@ -134,13 +157,7 @@ impl<W: PagesMut> Change<'_, W> {
     ) -> Result<(), Error> {
         self.expect(IdKind::HostOwned)?;
         row_ids::check_hosted(row_id)?;
-        let meta = self.graph.meta();
-        if vector.len() != meta.dim {
-            return Err(Error::Dimension { expected: meta.dim, got: vector.len() });
-        }
-        prepare::validate(meta.metric, vector)?;
-        let mut columns = ColumnRows::new(self.graph.columns().columns.clone())?;
-        columns.push(values)?;
+        let columns = values_of(self.graph.meta(), &self.graph.columns().columns, vector, values)?;
         if training::trains_at_once(&self.graph, 1) && !self.graph.steps().is_shared() {
             return training::rebuild(
                 &mut self.graph,
