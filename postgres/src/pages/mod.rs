@@ -131,11 +131,37 @@ impl RelationPages {
             return buffer;
         }
         // SAFETY: the caller says that the relation is open and has the block.
-        let read = || unsafe { pg_sys::ReadBuffer(relation, block) };
-        let buffer = if is_begun() { read() } else { self.waits.time(block, read) };
-        self.recent.remember(block, self.blocks.get(), buffer);
+        let buffer = unsafe { self.read(relation, block, is_begun()) };
         // SAFETY: the buffer is pinned, and the caller says that it is not locked.
         unsafe { pg_sys::LockBuffer(buffer, mode as i32) };
+        buffer
+    }
+
+    /// Pins the buffer of a block, as [`RelationPages::lock`] does, and does not lock it.
+    ///
+    /// # Safety
+    ///
+    /// `relation` is this index, and open; the block exists.
+    unsafe fn pin(&self, relation: pg_sys::Relation, block: u32) -> pg_sys::Buffer {
+        let nothing = Then::Release(pg_sys::InvalidBuffer as pg_sys::Buffer);
+        // SAFETY: the caller keeps the relation open, and says that it has the block.
+        unsafe {
+            let found = self.recent.pin(relation, block, nothing);
+            found.unwrap_or_else(|| self.read(relation, block, true))
+        }
+    }
+
+    /// Pins the buffer of a block by its number, and remembers it. A read that `is_begun` is not
+    /// timed.
+    ///
+    /// # Safety
+    ///
+    /// As [`RelationPages::pin`].
+    unsafe fn read(&self, relation: pg_sys::Relation, block: u32, is_begun: bool) -> pg_sys::Buffer {
+        // SAFETY: the caller says that the relation is open and has the block.
+        let read = || unsafe { pg_sys::ReadBuffer(relation, block) };
+        let buffer = if is_begun { read() } else { self.waits.time(block, read) };
+        self.recent.remember(block, self.blocks.get(), buffer);
         buffer
     }
 

@@ -227,8 +227,9 @@ impl Writer {
         page.0 < self.blocks.get()
     }
 
-    /// Pins and locks the pages of a step, in the order of their blocks: so two steps cannot wait
-    /// for each other.
+    /// Pins the pages of a step, and then locks them in the order of their blocks: so two steps
+    /// cannot wait for each other, and no backend waits for a locked page while another one of the
+    /// step is read.
     fn lock(&self, pages: &[PageId]) -> Result<[pg_sys::Buffer; STEP_PAGES], Error> {
         if let Some(page) = pages.iter().find(|page| !self.exists(**page)) {
             return Err(Error::corrupt(*page, format!("the index has {} blocks", self.blocks.get())));
@@ -237,12 +238,15 @@ impl Writer {
         let mut order = [0, 1, 2, 3];
         let order = &mut order[..pages.len()];
         order.sort_unstable_by_key(|at| pages[*at].0);
-        for at in order {
+        for at in &*order {
             // SAFETY: the relation is open while the writer lives, and the block exists. After an
             // error the end of the transaction gives back pins and locks.
+            buffers[*at] = unsafe { self.index.pages().pin(self.relation, pages[*at].0) };
+        }
+        for at in order {
+            // SAFETY: the buffer is pinned, and a step names each page once.
             unsafe {
-                let mode = pg_sys::BUFFER_LOCK_EXCLUSIVE;
-                buffers[*at] = self.index.pages().lock(self.relation, pages[*at].0, mode, || true);
+                pg_sys::LockBuffer(buffers[*at], pg_sys::BUFFER_LOCK_EXCLUSIVE as i32);
                 if record::is_new(buffers[*at]) {
                     // The block was reserved, and never written.
                     record::init(buffers[*at], self.is_logged);
