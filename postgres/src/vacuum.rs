@@ -15,10 +15,11 @@ use pagehop_engine::{Change, Error, InEdges, PageId, Pages, PendingPlace, Progre
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
+use crate::calibrate::{self, go_on};
 use crate::pages::writer::Writer;
 use crate::pages::{open_indexes, writer};
 use crate::rows::{memory, vector};
-use crate::{audit, calibrate, errors, train};
+use crate::{audit, errors, train};
 
 /// Time after which no further part begins under the same lock.
 const HOLD: Duration = Duration::from_millis(5);
@@ -231,10 +232,6 @@ unsafe fn sweep(index: pg_sys::Relation) -> Result<(), Error> {
 ///
 /// `index` is open and of this access method, and this backend is not its writer.
 unsafe fn repair(index: pg_sys::Relation) -> Result<(), Error> {
-    let mut go_on = |_| {
-        pgrx::check_for_interrupts!();
-        ControlFlow::Continue(())
-    };
     // SAFETY: the caller keeps the index open and is not its writer.
     let mut in_edges = unsafe { edges_to_dead(index)? };
     let mut left = in_edges.nodes();
@@ -253,27 +250,72 @@ unsafe fn repair(index: pg_sys::Relation) -> Result<(), Error> {
             }
             done.add(&part);
         }
+        // SAFETY: the caller keeps the index open and is not its writer.
+        unsafe {
+            match done.unlinked {
+                // To look for slots would be to read the whole list alone. What an earlier round or
+                // vacuum has left is freed here, too.
+                0 => done = unlink_alone(index, &in_edges, left)?,
+                _ => done.add(&free(index)?),
+            }
+        }
+        if done.steps() == 0 {
+            return Ok(());
+        }
         left = left.saturating_sub(done.unlinked);
         if left == 0 && in_edges.nodes() > 0 {
             // SAFETY: as above.
             in_edges = unsafe { edges_to_dead(index)? };
             left = in_edges.nodes();
         }
-        let mut free = |change: &mut Change<'_, Writer>| {
-            in_parts(SLOTS, SLOTS_PER_LOOK, |most| change.free_unlinked(most, &mut go_on))
-        };
+    }
+}
+
+/// Frees slots of unlinked nodes, alone, in as many turns at the lock as they take.
+///
+/// # Safety
+///
+/// As [`repair`].
+unsafe fn free(index: pg_sys::Relation) -> Result<VacuumReport, Error> {
+    let mut done = VacuumReport::default();
+    loop {
+        delay();
         // SAFETY: the caller keeps the index open and is not its writer.
-        done.add(&unsafe { in_turns(index, SLOTS, &mut free)? });
-        if done.steps() == 0 {
-            // What is left cannot be beside insertions.
-            let mut rest = |change: &mut Change<'_, Writer>| {
-                change.use_in_edges(&in_edges);
-                in_parts(STEPS, 1, |most| change.vacuum(most, &mut go_on))
-            };
-            // SAFETY: the caller keeps the index open and is not its writer.
-            if unsafe { in_turns(index, SLOTS, &mut rest)? }.steps() == 0 {
-                return Ok(());
-            }
+        let part = unsafe {
+            writer::change(index, |change| {
+                in_parts(SLOTS, SLOTS_PER_LOOK, |most| change.free_unlinked(most, &mut go_on))
+            })?
+        };
+        done.add(&part);
+        if part.steps() == 0 || done.steps() >= SLOTS {
+            return Ok(done);
+        }
+    }
+}
+
+/// Takes dead nodes out of the graph and frees their slots, alone: those that cannot leave it
+/// beside insertions. Goes on until most nodes are live, or edges to others are to be found: `left`
+/// nodes are those whose edges are known.
+///
+/// # Safety
+///
+/// As [`repair`].
+unsafe fn unlink_alone(index: pg_sys::Relation, in_edges: &InEdges, left: u64) -> Result<VacuumReport, Error> {
+    let mut done = VacuumReport::default();
+    loop {
+        delay();
+        // SAFETY: the caller keeps the index open and is not its writer.
+        let (part, has_most_dead) = unsafe {
+            writer::change(index, |change| {
+                change.use_in_edges(in_edges);
+                let part = in_parts(STEPS, 1, |most| change.vacuum(most, &mut go_on))?;
+                Ok((part, change.has_most_dead()))
+            })?
+        };
+        done.add(&part);
+        let is_known = in_edges.nodes() == 0 || done.unlinked < left;
+        if part.steps() == 0 || !is_known || !has_most_dead && done.steps() >= SLOTS {
+            return Ok(done);
         }
     }
 }
@@ -291,28 +333,6 @@ unsafe fn edges_to_dead(index: pg_sys::Relation) -> Result<InEdges, Error> {
     };
     // SAFETY: the caller keeps the index open.
     unsafe { open_indexes::open(index)? }.in_edges_of_dead(memory::limit_bytes(), &mut wait_and_go_on)
-}
-
-/// Does up to about `most` steps, alone, in as many turns at the lock as they take.
-///
-/// # Safety
-///
-/// As [`repair`].
-unsafe fn in_turns(
-    index: pg_sys::Relation,
-    most: u64,
-    turn: &mut dyn FnMut(&mut Change<'_, Writer>) -> Result<VacuumReport, Error>,
-) -> Result<VacuumReport, Error> {
-    let mut done = VacuumReport::default();
-    loop {
-        delay();
-        // SAFETY: the caller keeps the index open and is not its writer.
-        let part = unsafe { writer::change(index, &mut *turn)? };
-        done.add(&part);
-        if part.steps() == 0 || done.steps() >= most {
-            return Ok(done);
-        }
-    }
 }
 
 /// Does up to `most` steps, `each` at a time, until the time under the lock is over or a part was

@@ -123,3 +123,27 @@ fn few_dead_rows_are_not_worth_a_pass_over_all_pages() {
         assert_eq!(index.in_edges_of_dead(1 << 20, &mut no_progress()).unwrap().nodes(), nodes);
     }
 }
+
+/// If most nodes are dead, none can leave the graph beside insertions, and the list of dead nodes
+/// is not read in vain: a vacuum asks again and again.
+#[test]
+fn a_vacuum_beside_insertions_reads_no_list_of_mostly_dead_nodes() {
+    let mut rows = Rows::new(DIM, embeddings(DIM, 3000, 8));
+    rows.ids = (1..=3000).collect();
+    let mut pages = built(&rows, Metric::L2);
+    let mut looks = |dead: &BTreeSet<u64>, most: u64| {
+        remove(&mut pages, dead);
+        let known = Index::open(pages.clone()).unwrap();
+        let mut writer = pages.writer();
+        let mut change = known.change(&mut writer).unwrap();
+        let has_most_dead = change.has_most_dead();
+        let unlinked = if most > 0 { change.unlink_dead(most, &mut no_progress()).unwrap().unlinked } else { 0 };
+        change.finish().unwrap();
+        (has_most_dead, unlinked, writer.looks())
+    };
+    let (has_most_dead, unlinked, _) = looks(&(1..=1000).collect(), 4);
+    assert_eq!((has_most_dead, unlinked), (false, 4));
+    let (has_most_dead, _, without) = looks(&(1001..=1800).collect(), 0);
+    assert!(has_most_dead);
+    assert_eq!(looks(&BTreeSet::new(), 4), (true, 0, without));
+}

@@ -23,6 +23,7 @@ use super::steps::{Seen, can_be_parent};
 use super::{anchors, dead, post, rows};
 use crate::Error;
 use crate::ids::NodeId;
+use crate::page::meta::Meta;
 use crate::page::node::{FLAGS_FREE, FLAGS_LIVE, Link, with_node};
 use crate::page::{PageId, PagesMut, Reader};
 
@@ -97,7 +98,12 @@ fn leave<W: PagesMut>(
 /// Whether a dead node can leave the graph while other writers insert rows: it is not an entry
 /// point, and most nodes are live.
 pub(super) fn can_unlink_beside_others<W: PagesMut>(graph: &Graph<'_, W>, node: NodeId) -> bool {
-    graph.meta().change.dead_rows < graph.meta().rows && graph.entries().iter().all(|entry| entry.node != node)
+    !are_most_dead(graph.meta()) && graph.entries().iter().all(|entry| entry.node != node)
+}
+
+/// Whether most nodes are dead.
+pub(super) fn are_most_dead(meta: &Meta) -> bool {
+    meta.change.dead_rows >= meta.rows
 }
 
 /// Whether a node has too few edges to live nodes.
@@ -111,7 +117,7 @@ fn has_few<W: PagesMut>(graph: &Graph<'_, W>, edges: EdgeCount) -> bool {
 /// that lose edges.
 fn with_few<W: PagesMut>(graph: &Graph<'_, W>, dependents: &[NodeId]) -> Result<Vec<NodeId>, Error> {
     let mut poor = Vec::new();
-    if graph.meta().change.dead_rows < graph.meta().rows {
+    if !are_most_dead(graph.meta()) {
         return Ok(poor);
     }
     let layout = graph.steps().layout();

@@ -46,13 +46,22 @@ impl<W: PagesMut> Change<'_, W> {
 
     /// Takes up to `most` nodes whose rows no reader sees out of the edges that lead to them, while
     /// other writers insert rows ([`PagesMut::is_shared`]). There is one vacuum at a time. Entry
-    /// points are left to [`Change::vacuum`], and all nodes if most are dead.
+    /// points are left to [`Change::vacuum`], and all nodes if most are dead
+    /// ([`Change::has_most_dead`]): then this reads nothing.
     ///
     /// # Errors
     ///
     /// As [`Change::vacuum`].
     pub fn unlink_dead(&mut self, most: u64, progress: OnProgress<'_>) -> Result<VacuumReport, Error> {
+        if self.has_most_dead() {
+            return Ok(VacuumReport::default());
+        }
         self.vacuum_part(VacuumPart::Unlink, most, progress)
+    }
+
+    /// Whether most nodes are dead, so that none can leave the graph beside other writers.
+    pub fn has_most_dead(&self) -> bool {
+        unlink::are_most_dead(self.graph.meta())
     }
 
     /// Frees up to `most` slots of nodes that an earlier transaction took out of the graph.
