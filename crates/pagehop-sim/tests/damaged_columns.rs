@@ -176,7 +176,11 @@ fn try_all(pages: MemPages, also_changes: bool) -> Result<bool, String> {
                             // A posting proves a tag. A check finds a posting that was exchanged.
                             let is_proven = !matches!(filter, Filter::ContainsAny(..)) || checked.is_ok();
                             let is_same = is_same && is_proven;
-                            if distinct.len() != ids.len() || wrong > 0 && is_same {
+                            // With a wide filter, a search looks at every page, and one that was
+                            // overwritten with a page of nodes looks sound. A check finds it.
+                            let is_wide = (0..ROWS).filter(|id| passes(*id)).count() > ROWS as usize / 8;
+                            let is_found = is_wide && checked.is_err();
+                            if !is_found && (distinct.len() != ids.len() || wrong > 0 && is_same) {
                                 return Err(format!("{filter:?}: {ids:?}, {wrong} of them do not pass"));
                             }
                         }

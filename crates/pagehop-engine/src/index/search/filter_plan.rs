@@ -5,7 +5,7 @@
 //! runs     places in the trees of columns that have all rows which may pass: of an AND those of
 //!          its cheapest part, of an OR those of all parts
 //! share    the estimated share of rows that pass: each part of an AND counts for itself. The
-//!          slack of a walk is for the largest share that the parts allow
+//!          slack of a walk is for a share between this and the largest that the parts allow
 //! choose   what reads fewer pages: the runs, or a walk, which visits more nodes without use the
 //!          smaller the share is. A leaf of postings and a node cost about the same time, also in
 //!          memory
@@ -156,11 +156,13 @@ impl FilterPlan {
     }
 
     /// The options of a walk that finds only rows that pass. A list that is too long costs nothing,
-    /// a slack that is too small costs rows.
+    /// a slack that is too small costs rows. Whether joined conditions are met together is not known,
+    /// so the slack is for the geometric mean of both shares.
     pub(crate) fn walk_options(&self, options: &SearchOptions) -> SearchOptions {
         let [likely, most] = [self.share.likely, self.share.most].map(|share| (share as f32).clamp(1e-6, 1.0));
         let search_list = ((options.search_list as f32 / likely) as usize).min(SEARCH_LIST_MAX);
-        SearchOptions { search_list, slack: options.slack * most.powf(SLACK_POWER), ..options.clone() }
+        let slack = options.slack * (likely * most).sqrt().powf(SLACK_POWER);
+        SearchOptions { search_list, slack, ..options.clone() }
     }
 
     pub(crate) fn new(test: Test, state: &State, reader: &mut impl Reader) -> Result<Self, Error> {
