@@ -156,8 +156,8 @@ impl FilterPlan {
     }
 
     /// The options of a walk that finds only rows that pass. A list that is too long costs nothing,
-    /// a slack that is too small costs rows. Whether joined conditions are met together is not known,
-    /// so the slack is for the geometric mean of both shares.
+    /// a slack that is too small costs rows. Whether joined conditions are met together is not
+    /// known, so the slack is for the geometric mean of both shares.
     pub(crate) fn walk_options(&self, options: &SearchOptions) -> SearchOptions {
         let [likely, most] = [self.share.likely, self.share.most].map(|share| (share as f32).clamp(1e-6, 1.0));
         let search_list = ((options.search_list as f32 / likely) as usize).min(SEARCH_LIST_MAX);
