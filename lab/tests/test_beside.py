@@ -103,7 +103,7 @@ def test_versions_are_numbers() -> None:
         ("a,1,2\n", [], "does not say which versions its 2 columns are"),
         ("a,1,2\n", ["--versions", "10.23"], "line 1: 2 figures for 1 versions"),
         ("a,1\nb,fast\n", ["--versions", "10.23"], "line 2: 'fast' is not a figure"),
-        ("a,0\n", ["--versions", "10.23"], "line 1: 0 queries a second"),
+        ("a,0\n", ["--versions", "10.23"], "line 1: 0 a second"),
         ("a,nan\n", ["--versions", "10.23"], "the figure of line 1 is nan"),
         ("a,1\nb,2\na,3\n", ["--versions", "10.23"], "line 3: a line before it is of the test a, too"),
         ("a,1,2\n", ["--versions", "10.23,10.23"], "two columns are of the version '10.23'"),

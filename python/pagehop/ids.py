@@ -20,7 +20,7 @@ _ID_MAX = (1 << 63) - 1
 def as_ids(ids: Any) -> UInt64:
     """`ids` as row ids: whole numbers from 0 to 2**63 - 1, so that results hold them as int64."""
     refuse_masked("ids", ids)
-    array = np.asarray(ids)
+    array = _as_array(ids)
     if array.size == 0 and array.dtype.kind == "f":
         array = array.astype(np.uint64)
     if array.dtype.kind not in "iu":
@@ -40,7 +40,14 @@ def as_row_ids(ids: Any, texts: bool, path: str | None) -> RowIds:
         return as_text_ids(ids, path)
     if are_texts(ids):
         raise ArgumentError(f"{path}: this index has int ids, and text ids were given")
-    return as_ids(np.atleast_1d(ids))
+    return as_ids(np.atleast_1d(_as_array(ids)))
+
+
+def _as_array(ids: Any) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(ids)
+    except ValueError as error:
+        raise ArgumentError(f"ids cannot be made an array: {error}") from None
 
 
 def are_texts(ids: Any) -> bool:

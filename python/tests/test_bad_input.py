@@ -288,6 +288,14 @@ def test_masked_ids_are_refused_and_change_nothing(tmp_path: Path) -> None:
         assert not (tmp_path / "new").exists()
 
 
+def test_lists_of_several_lengths_are_no_ids(tmp_path: Path) -> None:
+    index = pagehop.build(tmp_path / "x", X, columns={"n": np.arange(200)}, payload=[b"x"] * 200, write=True)
+    for call in OF_IDS:
+        with pytest.raises(pagehop.ArgumentError):
+            call(index, [[1], [1, 2]])
+    assert len(index) == 200
+
+
 def test_errors_about_an_index_name_it(tmp_path: Path) -> None:
     path = tmp_path / "items"
     calls: list[Callable[[pagehop.Index], object]] = [

@@ -49,6 +49,17 @@ def number(value: object, name: str, path: Path, least: float = 0.0) -> float:
     return float(value)
 
 
+def rate(text: str, path: Path, at: int) -> float:
+    """A rate in a line of a table of text, checked: it is above 0."""
+    try:
+        found = number(float(text), f"the figure of line {at}", path)
+    except ValueError:
+        raise FormatError(f"{path.name}, line {at}: {text!r} is not a figure") from None
+    if found == 0:
+        raise FormatError(f"{path.name}, line {at}: 0 a second")
+    return found
+
+
 def share(value: float, path: Path) -> float:
     """A recall, checked: it is a share."""
     if value > 1:

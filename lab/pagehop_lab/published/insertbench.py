@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from pagehop_lab.published.foreign import FormatError, number
+from pagehop_lab.published.foreign import FormatError, rate
 
 NAME = "Insert Benchmark"
 STEPS = (
@@ -37,20 +37,10 @@ def read_rates(path: Path) -> dict[str, dict[str, float]]:
         told = {name: cell.strip() for name, cell in zip(head, cells, strict=True)}
         rates = of_tags.setdefault(told["tag"], [])
         step = STEPS[min(len(rates), len(STEPS) - 1)]
-        rates.append(_rate(path, at, told["ips" if step.startswith("l.") else "qps"]))
+        rates.append(rate(told["ips" if step.startswith("l.") else "qps"], path, at))
     for tag, rates in of_tags.items():
         if len(rates) != len(STEPS):
             raise FormatError(f"{path.name}: {tag} has {len(rates)} lines, and there are {len(STEPS)} steps")
     if not of_tags:
         raise FormatError(f"{path.name}: it has no line with figures")
     return {tag: dict(zip(STEPS, rates, strict=True)) for tag, rates in of_tags.items()}
-
-
-def _rate(path: Path, at: int, text: str) -> float:
-    try:
-        rate = number(float(text), f"the rate of line {at}", path)
-    except ValueError:
-        raise FormatError(f"{path.name}, line {at}: {text!r} is not a figure") from None
-    if rate == 0:
-        raise FormatError(f"{path.name}, line {at}: a rate of 0")
-    return rate

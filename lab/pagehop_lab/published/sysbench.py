@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pagehop_lab.published.foreign import FormatError, number
+from pagehop_lab.published.foreign import FormatError, rate
 
 NAME = "sysbench"
 
@@ -45,17 +45,7 @@ def read_qps(path: Path, versions: Sequence[str] = ()) -> dict[str, dict[str, fl
         if name in found[versions[0]]:
             raise FormatError(f"{path.name}, line {at}: a line before it is of the test {name}, too")
         for version, figure in zip(versions, figures, strict=True):
-            found[version][name] = _qps(path, at, figure)
+            found[version][name] = rate(figure, path, at)
     if not any(found.values()):
         raise FormatError(f"{path.name}: it has no line with figures")
     return found
-
-
-def _qps(path: Path, at: int, text: str) -> float:
-    try:
-        qps = number(float(text), f"the figure of line {at}", path)
-    except ValueError:
-        raise FormatError(f"{path.name}, line {at}: {text!r} is not a figure") from None
-    if qps == 0:
-        raise FormatError(f"{path.name}, line {at}: 0 queries a second")
-    return qps
