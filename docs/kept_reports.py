@@ -104,7 +104,13 @@ def ratio(found: Interval | None) -> str:
         return "-"
     if found.count < 2:
         return f"{found.middle:.2f}x? (one repeat)"
-    return f"{found.middle:.2f}x{'' if found.is_apart else '?'} ({found.low:.2f} to {found.high:.2f})"
+    return f"{found.middle:.2f}x{'' if found.is_apart else '?'} ({bound(found.low)} to {bound(found.high)})"
+
+
+def bound(value: float) -> str:
+    """An end of the interval of a ratio. It has three digits where two would hide its side of 1."""
+    two = f"{value:.2f}"
+    return f"{value:.3f}" if two == "1.00" else two
 
 
 def equal(ways: str, kind: str, run: str = ENGINES) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import kept_reports
-from kept_reports import Engine, over, ratio
+from kept_reports import Engine, bound, over, ratio
 from kept_results import tables_of, turns_of
 from kept_rows import verdict
 from make_benchmarks import lost, lost_at_recall
@@ -88,9 +88,10 @@ def test_ratios_at_a_recall_have_the_intervals_of_the_lab_and_a_mark_where_they_
     assert told
     for _, _, recall, figure, interval, *_ in told:
         text = shown[recall]
-        # The first ratio beside SymphonyQG begins at 1.002.
         low, high = map(float, interval.split("-"))
-        assert text == f"{figure}x{'?' if low < 1 < high else ''} ({low:.2f} to {high:.2f})"
+        ends = [f"{float(end):.2f}" for end in text.partition("(")[2].rstrip(")").split(" to ")]
+        assert ends == [f"{low:.2f}", f"{high:.2f}"]
+        assert text.startswith(f"{figure}x{'?' if low < 1 < high else ''} (")
     readme = [row for row in generated("README.md", "lead") if row[2].startswith(f"{other} ") and "queries/s" in row[0]]
     assert all(row[-1] == shown[row[0].rpartition(" ")[2]] for row in readme)
     assert len(readme) == {"SymphonyQG": 2, "hnswlib": 0, "pgvector halfvec": 1}[other]
@@ -105,6 +106,9 @@ def test_a_ratio_is_paired_only_within_a_group_and_one_repeat_is_no_interval() -
 
     assert ratio(over(engine(1, 1.1), engine(1, 1.0), 0.9)) == "1.10x (1.10 to 1.10)"
     assert ratio(over(engine(1, 1.1), engine(2, 1.0), 0.9)).startswith("1.10x? (0.")
+    assert bound(0.998) == "0.998"
+    assert bound(1.0024) == "1.002"
+    assert bound(1.006) == "1.01"
     once = Engine("a", True, {0.9: 100.0}, set(), {0.9: {"1.1.1": 100.0}}, None, 1.0)
     assert ratio(over(once, once, 0.9)) == "1.00x? (one repeat)"
 
