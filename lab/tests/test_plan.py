@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from pagehop_lab.command import SMOKE, main
+from pagehop_lab.engines.catalog import CATALOG
+from pagehop_lab.engines.engine import Library
 from pagehop_lab.measure import served
 from pagehop_lab.plan import Plan, PlanError, read_text, servers
 from pagehop_lab.plan.grid import everything, indexes
@@ -162,6 +164,11 @@ def test_the_plans_that_come_with_the_lab_can_be_read(path: Path) -> None:
     text = path.read_text()
     plan = catalog.suite_of(text).read(text, path.stem)
     assert list(everything(plan) if isinstance(plan, Plan) else servers.everything(plan))
+
+
+def test_the_demo_has_libraries_only_since_it_installs_nothing_for_servers() -> None:
+    plan = read_text((PLANS / "demo.toml").read_text(), "demo")
+    assert all(issubclass(CATALOG[engine.kind], Library) for engine in plan.engines)
 
 
 @pytest.mark.parametrize("name", ["fashion-mnist", "postgres-cold", "postgres-warm", "texts-hot", "texts-postgres"])
