@@ -6,11 +6,12 @@ A ratio at a recall and its interval are those of the lab, from the figures of t
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kept_results import ENGINES, REPOSITORY, TEXTS, TEXTS_POSTGRES, about, number, table, tables_of
+from kept_results import ENGINES, LAB, REPOSITORY, TEXTS, TEXTS_POSTGRES, about, number, table, tables_of
 
 sys.path.append(str(REPOSITORY / "lab"))
 
@@ -35,6 +36,36 @@ def lab(folder: str, name: str, *wanted: str) -> list[str]:
     kept = [columns.index(column) for column in wanted] if wanted else range(len(columns))
     cells = [[row[at]["text"] for at in kept] for row in found]
     return [*about(folder), "", *table([columns[at] for at in kept], cells).splitlines()]
+
+
+def writers(*folders: str) -> list[str]:
+    """Rows a second by clients. Each number of clients has a run of its own on the same machine."""
+    heads = ["clients", "rows/s", "over 1 client", "halfvec's", "Pagehop over halfvec"]
+    heads += ["CPU us/row", "halfvec's", "log bytes/row", "halfvec's"]
+    cells: list[list[str]] = []
+    rates: list[float] = []
+    for clients, figures in sorted(by_clients(folder) for folder in folders):
+        mine, other = (figures[name] for name in sorted(figures))
+        rate, its = (float(one["rows/s"].replace(",", "")) for one in (mine, other))
+        rates.append(rate)
+        ratios = f"{rate / rates[0]:.2f}x", f"{rate / its:.2f}x"
+        both = [one[column] for column in ("CPU us/row", "log bytes/row") for one in (mine, other)]
+        cells.append([str(clients), mine["rows/s"], ratios[0], other["rows/s"], ratios[1], *both])
+    return [*about(folders[0]), "", *table(heads, cells).splitlines()]
+
+
+def by_clients(folder: str) -> tuple[int, dict[str, dict[str, str]]]:
+    """The clients of a run of writers, and the figures of Pagehop and halfvec by server, of the step
+    that both have.
+    """
+    columns, found = report(folder, "writes")
+    steps: dict[str, dict[str, dict[str, str]]] = {}
+    for row in found:
+        cells = {column: cell["text"] for column, cell in zip(columns, row, strict=True)}
+        steps.setdefault(cells["step"], {})[cells["server"]] = cells
+    [(step, figures)] = [(step, servers) for step, servers in steps.items() if len(servers) == 2]
+    plan = tomllib.loads((LAB / folder / "plan-001.toml").read_text())
+    return (1 if step == "write-one" else plan["load"]["clients"]), figures
 
 
 @dataclass(frozen=True)

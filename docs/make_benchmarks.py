@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from draw_benchmarks import chart
-from kept_reports import engines, equal, lab, lead, over, ratio, report
+from kept_reports import by_clients, engines, equal, lab, lead, over, ratio, report, writers
 from kept_results import ENGINES, REPOSITORY, about, number, table
 from kept_rows import Line, lines, recall, rows, verdict
 
@@ -64,7 +64,9 @@ def filled(page: str) -> str:
 
 def losses() -> list[str]:
     """A table of every figure in docs/benchmarks.md that is better for another engine."""
-    finders: dict[str, Callable[..., list[Line]]] = {"rows": lost_rows, "lab": lost_in_report, "equal": lost_at_recall}
+    finders: dict[str, Callable[..., list[Line]]] = {
+        "rows": lost_rows, "lab": lost_in_report, "equal": lost_at_recall, "writers": lost_by_writers,
+    }  # fmt: skip
     page = PAGES[1].read_text()
     cells: dict[tuple[str, str, str, str], list[str]] = {}
     for part in PART.finditer(page):
@@ -130,6 +132,16 @@ def lost_in_report(folder: str, name: str, *wanted: str) -> list[Line]:
     return found
 
 
+def lost_by_writers(*folders: str) -> list[Line]:
+    """The lost figures of a part of the kind `writers`."""
+    found = []
+    for folder in folders:
+        clients, figures = by_clients(folder)
+        for column in ("rows/s", "CPU us/row", "log bytes/row"):
+            found += lost(column, f"{clients} clients", [(name, one[column]) for name, one in figures.items()])
+    return found
+
+
 def lost(column: str, at: str, figures: list[tuple[str, str]]) -> list[Line]:
     """One line if the best of the others is better than Pagehop in a column of LEAST or MOST, or if
     Pagehop has no figure there, else none.
@@ -176,6 +188,7 @@ KINDS: dict[str, Callable[..., list[str]]] = {
     "lab": lab,
     "equal": equal,
     "lead": lead,
+    "writers": writers,
     "losses": losses,
 }
 
