@@ -9,7 +9,8 @@ use pagehop_engine::Error as EngineError;
 /// Why the command ends early.
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// An argument or an input is not acceptable, or another process is writing the index.
+    /// An argument or an input is not acceptable, another process is writing the index, or a check
+    /// could not be made.
     Use(String),
     /// The work failed.
     Failure(String),
@@ -40,6 +41,15 @@ impl Error {
             Self::Use(text) => Self::Use(format!("{text}; {more}")),
             Self::Failure(text) => Self::Failure(format!("{text}; {more}")),
             Self::Interrupted => Self::Stopped(format!("interrupted; {more}")),
+            other => other,
+        }
+    }
+
+    /// This error with the exit code of wrong use, for a command whose code 1 has a meaning of its
+    /// own.
+    pub(crate) fn into_use(self) -> Self {
+        match self {
+            Self::Failure(text) => Self::Use(text),
             other => other,
         }
     }
@@ -113,6 +123,8 @@ mod tests {
         let Error::Stopped(text) = Error::Interrupted.and("go on") else { panic!() };
         assert_eq!(text, "interrupted; go on");
         assert!(matches!(Error::PipeClosed.and("more"), Error::PipeClosed));
+        assert!(matches!(Error::Failure("it is gone".into()).into_use(), Error::Use(_)));
+        assert!(matches!(Error::Interrupted.into_use(), Error::Interrupted));
     }
 
     #[test]

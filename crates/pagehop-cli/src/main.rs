@@ -1,7 +1,7 @@
 //! The `pagehop` command: build an index, search it, change it, look at it.
 //!
-//! Results go to standard output, reports and warnings to standard error. Exit codes: 0 success, 1
-//! failure, 2 wrong use or an index that another process is writing, 130 interrupted.
+//! Results go to standard output, reports and warnings to standard error. `EXIT_CODES` has the exit
+//! codes.
 //!
 //! `commands/` has one file or folder for each command. Commands do not use each other. What
 //! several commands need is beside this file.
@@ -28,11 +28,15 @@ use crate::commands::{
     retrain, search, update_columns, vacuum,
 };
 
+/// The end of `pagehop --help`.
+const EXIT_CODES: &str = "Exit codes: 0 success; 1 failure; 2 wrong use, or an index that another process writes; 130 \
+    interrupted. Of check, 1 says that the index is damaged, and 2 that this is not known.";
+
 /// Find the nearest vectors in an index file that may be far larger than memory.
 ///
 /// Vectors are read from .npy, .fvecs, .bvecs, .fbin, .u8bin or .i8bin files.
 #[derive(Parser)]
-#[command(name = "pagehop", version)]
+#[command(name = "pagehop", version, after_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

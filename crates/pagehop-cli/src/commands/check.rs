@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pagehop_engine::{CheckReport, Error as EngineError};
+use pagehop_engine::{CheckReport, Error as EngineError, PageId};
 use pagehop_store::OpenOptions;
 use serde::Serialize;
 
@@ -17,8 +17,8 @@ const EDGES_PER_STALE: u64 = 10;
 
 /// Read every page of an index and prove its structure.
 ///
-/// The exit code is 1 if the index is damaged, and 2 if that is unknown because another process
-/// changes the index or too little memory is free.
+/// The exit code is 1 if the index is damaged, and 2 if that is not known: it cannot be opened or
+/// read, another process changes it, or too little memory is free.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The index.
@@ -46,43 +46,47 @@ enum Report<'a> {
     Damaged {
         index: &'a Path,
         ok: bool,
-        page: Option<u32>,
+        page: u32,
         error: String,
     },
 }
 
 /// Checks the index.
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
-    interrupt::listen()?;
+    interrupt::listen().map_err(Error::into_use)?;
     let mut line = ProgressLine::new(false);
     let checked = pagehop_store::open(&args.index, &OpenOptions::default())
         .and_then(|index| pagehop_store::check(&index, &mut |progress| line.update(progress)));
     drop(line);
-    let mut output = Output::new();
     match checked {
-        Ok(report) if args.json => output.json(&sound(&args.index, &report))?,
-        Ok(report) => {
-            print(&mut output, &args.index, &report)?;
-            warn(&args.index, &report);
-        }
-        Err(error @ (EngineError::Interrupted | EngineError::Busy { .. })) => {
-            return Err(Error::about(&args.index, &error));
-        }
+        Err(EngineError::Corrupt { page, what }) => Err(damaged(args, page, what)),
         // A failure would say that the index is damaged.
-        Err(error @ EngineError::Memory { .. }) => return Err(Error::Use(error.to_string())),
-        Err(error) if args.json => {
-            let page = match &error {
-                EngineError::Corrupt { page, .. } => Some(page.0),
-                _ => None,
-            };
-            let error = error.to_string();
-            output.json(&Report::Damaged { index: &args.index, ok: false, page, error })?;
-            output.finish()?;
-            return Err(Error::Reported);
-        }
-        Err(error) => return Err(Error::about(&args.index, &error)),
+        Err(error) => Err(Error::about(&args.index, &error).into_use()),
+        Ok(report) => show(args, &report).map_err(Error::into_use),
+    }
+}
+
+/// Reports a sound index.
+fn show(args: &Args, report: &CheckReport) -> Result<(), Error> {
+    let mut output = Output::new();
+    if args.json {
+        output.json(&sound(&args.index, report))?;
+    } else {
+        print(&mut output, &args.index, report)?;
+        warn(&args.index, report);
     }
     output.finish()
+}
+
+/// Reports a damaged index, on standard output if that was asked for. Returns the command's error.
+fn damaged(args: &Args, page: PageId, what: String) -> Error {
+    let error = EngineError::corrupt(page, what);
+    if !args.json {
+        return Error::about(&args.index, &error);
+    }
+    let mut output = Output::new();
+    let report = Report::Damaged { index: &args.index, ok: false, page: page.0, error: error.to_string() };
+    output.json(&report).and_then(|()| output.finish()).err().unwrap_or(Error::Reported)
 }
 
 fn sound<'a>(index: &'a Path, report: &CheckReport) -> Report<'a> {

@@ -76,6 +76,7 @@ fn help_and_version_go_to_standard_output() {
         assert!(help.contains(word), "{help}");
         assert!(folder.run(&format!("{word} --help")).ok().contains("Usage"));
     }
+    assert!(help.contains("Exit codes: 0 success; 1 failure"), "{help}");
     assert!(folder.run("--version").ok().starts_with("pagehop "));
 }
 
@@ -90,7 +91,6 @@ fn missing_files_are_named() {
         ("build v.fbin -o no/such/folder/i", "no/such/folder"),
         ("search missing.pagehop v.fbin", "missing.pagehop"),
         ("info missing.pagehop", "missing.pagehop"),
-        ("check missing.pagehop", "missing.pagehop"),
         ("create no/such/folder/i --dim 4", "no/such/folder"),
         ("add missing.pagehop v.fbin", "missing.pagehop"),
         ("delete missing.pagehop ids.txt", "missing.pagehop"),

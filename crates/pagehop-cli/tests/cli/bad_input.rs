@@ -117,6 +117,28 @@ fn too_little_memory_is_refused_at_the_start() {
     assert!(!folder.path("i").exists());
 }
 
+/// The exit code of a command that cannot read its index. Of `check`, 1 means that it is damaged.
+fn unreadable(line: &str) -> i32 {
+    if line.starts_with("check") { 2 } else { 1 }
+}
+
+#[test]
+fn a_check_says_damaged_only_of_what_it_has_read() {
+    let folder = Folder::new();
+    folder.write("text.pagehop", "name,vector\n".repeat(5000));
+    for (name, reason) in [("missing.pagehop", "cannot open"), ("text.pagehop", "not a Pagehop index")] {
+        let run = folder.run(&format!("check {name} --json"));
+        assert_eq!(run.stdout, "", "nothing is said of an index that was not read");
+        let error = run.error(2);
+        assert!(error.contains(name) && error.contains(reason), "{error}");
+        assert!(folder.run(&format!("check {name}")).error(2).contains(name));
+    }
+    let index = folder.index(&vectors(100, 16, 1), "");
+    let output = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut child = folder.command("check items.pagehop").stdout(output).spawn().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(2), "the result was not written: {index:?}");
+}
+
 #[test]
 fn a_file_that_is_no_index_is_refused() {
     let folder = Folder::new();
@@ -128,7 +150,7 @@ fn a_file_that_is_no_index_is_refused() {
     for name in ["empty", "text", "zero", "folder"] {
         for line in ["info $", "check $", "search $ queries.fbin"] {
             let file = format!("{name}.pagehop");
-            let error = folder.run(&line.replace('$', &file)).error(1);
+            let error = folder.run(&line.replace('$', &file)).error(unreadable(line));
             assert!(error.contains(&file), "pagehop {line}: {error}");
         }
     }
@@ -143,7 +165,8 @@ fn a_truncated_index_is_refused() {
     for length in [1, 100, 8191, 8192, 8193, whole.len() / 2, whole.len() - 1] {
         fs::write(&index, &whole[..length]).unwrap();
         for line in ["check items.pagehop", "search items.pagehop queries.fbin"] {
-            let error = folder.run(line).error(1);
+            // One byte does not show that the file was an index.
+            let error = folder.run(line).error(if length == 1 { unreadable(line) } else { 1 });
             assert!(error.contains("items.pagehop"), "{length} bytes: {error}");
         }
     }
@@ -252,7 +275,7 @@ fn without_permission_nothing_is_touched() {
         ("info items.pagehop", "items.pagehop"),
         ("check items.pagehop", "items.pagehop"),
     ] {
-        let error = folder.run(line).error(1);
+        let error = folder.run(line).error(unreadable(line));
         assert!(error.contains(name), "pagehop {line}: {error}");
     }
 }
