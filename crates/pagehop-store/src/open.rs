@@ -80,7 +80,10 @@ pub(crate) fn open_file(path: &Path, options: &OpenOptions) -> Result<Opened, Er
             Attached::Replaced => continue,
             Attached::Refused(error) if options.write => {
                 let path = location.path().display();
-                let what = format!("making {path}{SHARED} or locking it or the index, as a writer must,");
+                let what = format!(
+                    "cannot open {path} for writing: a writer makes {path}{SHARED} beside it and locks both; check \
+                     the permissions of the folder"
+                );
                 return Err(Error::io(what, error));
             }
             Attached::Refused(_) => (private(path)?, true, true),

@@ -128,7 +128,8 @@ impl<'a> Copy<'a> {
         }
         Err(Error::busy(format!(
             "{} is changed faster than it can be copied: checkpoints ended during each of {PASSES_MAX} attempts; try \
-             again when less is written, or let the writer open it with a larger log",
+             again when less is written, or let the writer open it with a larger log (`log=` in Python, `log_bytes` \
+             in Rust)",
             self.side.path().display()
         )))
     }

@@ -185,7 +185,11 @@ impl Log {
             }
         }
         if best.is_none() && is_log && begins_with_block(&*file).map_err(refused)? {
-            let what = format!("both copies of the header of {} are damaged, and commits follow them", self.name);
+            let what = format!(
+                "both copies of the header of {} are damaged, and commits follow them. Bring back a copy of the index \
+                 and its log, or, if the index was closed, remove the log",
+                self.name
+            );
             return Err(Error::Format { what });
         }
         Ok(best)

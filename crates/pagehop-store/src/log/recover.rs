@@ -11,6 +11,8 @@
 //! (`versions.rs`). Only a writer changes a file: it cuts off the bytes behind the log's last whole
 //! block, so that they never count.
 
+use std::io;
+
 use pagehop_engine::{Error, PAGE_BYTES, PageId};
 
 use crate::log::block::{self, End, Entry};
@@ -118,7 +120,7 @@ fn with_log(
         block.entries.iter().for_each(|entry| note(&mut dirty, entry.page, entry.kind));
     })?;
     if let Some(error) = refused {
-        return Err(Error::io(format!("memory for the changes of {}", found.name), error));
+        return Err(no_table(found, error));
     }
     if position.is_some_and(|position| position > header.base_position && position >= end.lsn) {
         dirty.keys().for_each(|&page| shared.set_newest(page, 0));
@@ -130,7 +132,7 @@ fn with_log(
         return Err(Error::corrupt(PageId(pages), what));
     }
     let (commit, page_count) = end.last.unwrap_or((position.unwrap_or(header.base_position), header.base_pages));
-    shared.cover(page_count, true).map_err(|error| Error::io("memory for the table of changes", error))?;
+    shared.cover(page_count, true).map_err(|error| no_table(found, error))?;
     Ok(Recovered { end, dirty, page_count, commit, base_pages: header.base_pages, header: Some(header) })
 }
 
@@ -138,7 +140,7 @@ fn without_log(found: &Found, shared: &Shared) -> Result<Recovered, Error> {
     let page_count = whole_pages(found)?;
     let commit = found.position.unwrap_or(0);
     let end = End { lsn: position_above(commit), checksum: 0, last: None };
-    shared.cover(page_count, true).map_err(|error| Error::io("memory for the table of changes", error))?;
+    shared.cover(page_count, true).map_err(|error| no_table(found, error))?;
     Ok(Recovered { header: None, end, dirty: Dirty::default(), page_count, commit, base_pages: page_count })
 }
 
@@ -168,6 +170,10 @@ impl Recovered {
     pub(crate) fn end_start(&self) -> u64 {
         self.header.as_ref().map_or(self.end.lsn, |header| header.start)
     }
+}
+
+fn no_table(found: &Found, error: io::Error) -> Error {
+    Error::io(format!("memory for the table of changes of {}", found.name), error)
 }
 
 fn log_is_missing(found: &Found, log: &Log) -> Error {

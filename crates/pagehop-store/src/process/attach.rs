@@ -127,7 +127,10 @@ fn join(
             shared.head.word(word).store(about, Ordering::Relaxed);
         } else if shared.head.word(word).load(Ordering::Relaxed) != about {
             if word < AT_IDENTITY {
-                let what = format!("{}{SHARED} is in use by another version of this program", path.display());
+                let what = format!(
+                    "{}{SHARED} is in use by another version of this program; close the index there first",
+                    path.display()
+                );
                 return Err(Error::Format { what });
             }
             // The words belong to the file that was here before; processes that still read it keep

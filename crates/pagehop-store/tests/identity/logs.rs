@@ -25,6 +25,25 @@ fn an_index_without_its_log_is_an_error() {
 }
 
 #[test]
+fn a_log_whose_header_is_damaged_twice_says_what_can_be_done() {
+    let scratch = Scratch::new("log-header");
+    let (path, log) = (scratch.path("x"), scratch.path("x-log"));
+    unclosed(&path);
+    let whole = fs::read(&log).unwrap();
+    let mut damaged = whole.clone();
+    damaged[30] ^= 1;
+    fs::write(&log, &damaged).unwrap();
+    assert_eq!(rows_at(&path).unwrap(), 100, "the second copy is whole");
+    damaged[4096 + 30] ^= 1;
+    fs::write(&log, &damaged).unwrap();
+    for options in [reading(), writing()] {
+        expect_error(open(&path, &options), &["x-log", "Bring back a copy of the index and its log"]);
+    }
+    fs::write(&log, &whole).unwrap();
+    assert_eq!(rows_at(&path).unwrap(), 100);
+}
+
+#[test]
 fn a_log_that_is_removed_in_use_is_brought_into_the_index() {
     let scratch = Scratch::new("log-removed");
     let (path, log) = (scratch.path("x"), scratch.path("x-log"));

@@ -138,7 +138,7 @@ impl<'s> Rescan<'s> {
     pub(super) fn take(&mut self, ids: &[u64], chunk: &[f32]) -> Result<usize, Error> {
         let first = self.done;
         if self.survey.row_ids.get(first..first + ids.len()) != Some(ids) {
-            return Err(Error::argument("a later scan of the source gave other rows than the first"));
+            return Err(changed("other rows"));
         }
         self.done += ids.len();
         self.checksum = pagehop_kernels::crc32c(bytemuck::cast_slice(chunk), self.checksum);
@@ -152,11 +152,17 @@ impl<'s> Rescan<'s> {
     /// [`Error::Argument`] if it gave fewer rows than the first, or other vectors.
     pub(super) fn end(self) -> Result<(), Error> {
         if self.done != self.survey.row_ids.len() {
-            return Err(Error::argument("a later scan of the source gave fewer rows than the first"));
+            return Err(changed("fewer rows"));
         }
         if self.checksum != self.survey.checksum {
-            return Err(Error::argument("a later scan of the source gave other vectors than the first"));
+            return Err(changed("other vectors"));
         }
         Ok(())
     }
+}
+
+/// The error for a source that did not give the same twice.
+fn changed(what: &str) -> Error {
+    let next = "build again while nothing changes the source";
+    Error::argument(format!("a later scan of the source gave {what} than the first; {next}"))
 }
