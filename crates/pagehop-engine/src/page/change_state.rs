@@ -110,8 +110,8 @@ pub(crate) struct ChangeState {
     /// the one that the user gave: some were read back from codes. Under cosine, vectors have
     /// length 1.
     pub(crate) recoded_error: f32,
-    /// Inner product: largest squared norm, above `norm_sq_max`, of the rows that were added since
-    /// the model was trained; 0 if there is none.
+    /// Inner product: at least the largest squared norm, above `norm_sq_max`, of the rows that were
+    /// added since the last build or calibration; 0 if there is none.
     pub(crate) norm_sq_beyond: f32,
     /// Landmarks in their chain of pages.
     pub(crate) landmarks: u32,

@@ -7,11 +7,13 @@ use std::ops::Range;
 
 use super::fields::{Fields, FieldsMut};
 use super::{BODY_BYTES, PAGE_BYTES};
+use crate::DIM_MAX;
 use crate::columns::{COLUMNS_MAX, row_bytes};
 use crate::ids::{NodeId, PageId};
 use crate::quantize::edge::{BLOCK_EDGES, EdgeHead, EdgeShape};
 use crate::quantize::estimate::DEGREE_MAX;
 use crate::quantize::own;
+use crate::quantize::prepare::INNER_DIM_MIN;
 
 /// First byte of the body that a node may use: with the host header, byte 64 of the page, a cache
 /// line.
@@ -80,7 +82,7 @@ impl NodeLayout {
 
     /// Whether the numbers make a layout at all; they may come from a page.
     pub(crate) fn is_valid(&self) -> bool {
-        (1..=4097).contains(&self.inner_dim)
+        (INNER_DIM_MIN..=DIM_MAX).contains(&self.inner_dim)
             && (BLOCK_EDGES..=DEGREE_MAX).contains(&self.degree)
             && self.degree.is_multiple_of(BLOCK_EDGES)
             && (1..=4).contains(&self.edge.bits)
@@ -181,7 +183,7 @@ impl NodeLayout {
         let words_max = inner_dim.div_ceil(64);
         let degree = if inner_dim <= 3200 { 24 } else { 16 };
         let words = (1..=words_max).rev().find(|words| fits(degree, *words).is_valid());
-        fits(degree, words.expect("4097 dimensions leave room for 16 edges"))
+        fits(degree, words.expect("4096 dimensions leave room for 16 edges"))
     }
 }
 
@@ -200,7 +202,7 @@ mod tests {
 
     #[test]
     fn every_dimension_has_a_layout_within_its_size() {
-        for dim in 64..=4097 {
+        for dim in INNER_DIM_MIN..=DIM_MAX {
             for words in [0, 1, COLUMNS_MAX, COLUMNS_MAX + 1] {
                 let layout = NodeLayout::choose(dim, words);
                 assert!(layout.is_valid(), "{layout:?}");

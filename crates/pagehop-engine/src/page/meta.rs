@@ -22,7 +22,7 @@ use crate::{DIM_MAX, Error, IdKind, Metric, Vectors};
 /// Version of the format that this build reads and writes: `docs/format.md`. A number is never used
 /// for another format.
 pub(crate) const FORMAT_VERSION: u32 = 14;
-/// Bytes of the meta page's body that are in use.
+/// End of the fields before calibration and audit.
 const META_BYTES: usize = 240;
 /// Where the number of the last commit is.
 const COMMIT_AT: usize = 64;

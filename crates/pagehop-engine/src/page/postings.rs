@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn leaves_take_postings_and_give_them_up() {
         let mut random = Random::new(3, 0);
-        for (at, (dim, columns)) in [(64, 1), (384, 2), (784, 7), (4097, 1), (256, 3)].into_iter().enumerate() {
+        for (at, (dim, columns)) in [(64, 1), (384, 2), (784, 7), (4096, 1), (256, 3)].into_iter().enumerate() {
             let layout = NodeLayout::choose(dim, columns);
             let tagging = if at == 3 { Tagging::Chains } else { [Tagging::None, Tagging::Tags][at % 2] };
             let shape = PostingShape::new(&layout, tagging);

@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn a_distance_is_that_between_the_decoded_vectors() {
         let mut random = Random::new(3, 0);
-        for dim in [1, 2, 17, 64, 385, 784, 4097] {
+        for dim in [1, 2, 17, 64, 385, 784, 4096] {
             for scale in [1e-12, 1.0, 1e12] {
                 let mut gauss = || scale * (random.below(2_000_001) as f32 / 1e6 - 1.0);
                 let (x, y): (Vec<_>, Vec<_>) = (0..dim).map(|_| (gauss(), gauss())).unzip();

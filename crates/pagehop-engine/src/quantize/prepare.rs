@@ -42,7 +42,7 @@ impl ToDistance {
 /// Smallest dimension of the inner space; shorter vectors are padded with zeros. The rotation
 /// spreads a vector over all components, so that an edge code has enough bits to rank by, and so
 /// has the query in its 4-bit digits.
-const INNER_DIM_MIN: usize = 64;
+pub(crate) const INNER_DIM_MIN: usize = 64;
 
 /// Dimensions of the inner space.
 pub(crate) fn inner_dim(dim: usize) -> usize {

@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_rotation_keeps_norms_and_spreads_a_unit_vector() {
-        for dim in [1, 2, 3, 5, 31, 64, 100, 384, 784, 1000, 1536, 4096, 4097] {
+        for dim in [1, 2, 3, 5, 31, 64, 100, 384, 784, 1000, 1536, 4095, 4096] {
             let rotation = Rotation::new(dim, 7);
             let mut x = vec![0.0; dim];
             x[dim / 3] = 3.0;

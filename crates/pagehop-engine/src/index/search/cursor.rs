@@ -40,6 +40,7 @@ use crate::index::search::met::{Met, Row};
 use crate::index::search::nearest::NearRow;
 use crate::index::search::only::Only;
 use crate::index::search::plan::plan;
+use crate::index::search::rerank;
 use crate::index::search::second_phase::{SecondPhase, next_k};
 use crate::index::search::sequential::Sequential;
 use crate::index::search::walk::{EVIDENCE_ROWS, Walk, list_capacity};
@@ -431,11 +432,9 @@ impl<'i, P: Pages> Cursor<'i, P> {
         let (visited, mut pages) = (self.parts.walk.visited.len(), Vec::<PageId>::new());
         let has_room = pages.make_room(visited).is_ok();
         pages.extend(self.parts.walk.pages(&self.parts.state.meta).filter(|_| has_room));
-        pages.sort_unstable();
-        pages.dedup();
-        let pages_visited = if has_room { pages.len() } else { visited };
+        let pages_visited = if has_room { rerank::distinct(&mut pages) } else { visited as u64 };
         Stats {
-            pages_read: self.parts.stats.pages_read + pages_visited as u64,
+            pages_read: self.parts.stats.pages_read + pages_visited,
             pages_missed: self.parts.reader.pages_missed() - self.missed_before,
             distances: self.parts.stats.hops,
             ..self.parts.stats

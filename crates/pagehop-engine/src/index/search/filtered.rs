@@ -170,9 +170,7 @@ impl<P: Pages> Searcher<'_, P> {
         walk.run(&state, &mut self.reader, &options, &mut Unobserved, stats)?;
         let gave_up = walk.visited.len() >= hops_max;
         let mut pages: Vec<PageId> = walk.pages(&state.meta).collect();
-        pages.sort_unstable();
-        pages.dedup();
-        stats.pages_read += pages.len() as u64;
+        stats.pages_read += rerank::distinct(&mut pages);
         stats.distances += stats.hops - hops_before;
         let is_enough = walk.nearest.found.len() as u64 >= state.meta.rows.min(k as u64);
         if !is_enough || gave_up {
@@ -405,9 +403,7 @@ impl<R: Reader> Selection<'_, R> {
         }
         self.stats.hops += pages.len() as u64;
         self.stats.distances += pages.len() as u64;
-        pages.sort_unstable();
-        pages.dedup();
-        self.stats.pages_read += pages.len() as u64;
+        self.stats.pages_read += rerank::distinct(&mut pages);
         Ok(ended)
     }
 

@@ -95,7 +95,7 @@ fn exact<R: Reader>(
     Ok(hits)
 }
 
-/// The number of distinct pages.
+/// Sorts the pages, keeps each once, and counts them.
 pub(crate) fn distinct(pages: &mut Vec<PageId>) -> u64 {
     pages.sort_unstable();
     pages.dedup();

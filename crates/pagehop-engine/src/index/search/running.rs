@@ -133,9 +133,7 @@ impl Running {
         let Self { walk, k, to_distance, query, pages_read, .. } = self;
         let found = &walk.nearest.found;
         let hits = rerank::rerank(state, reader, query, *k, found, *to_distance, pages_read)?;
-        self.pages_read.sort_unstable();
-        self.pages_read.dedup();
-        stats.pages_read = self.pages_read.len() as u64;
+        stats.pages_read = rerank::distinct(pages_read);
         stats.pages_missed = missed + reader.pages_missed() - missed_before;
         Ok(SearchResult { hits, stats, snapshot: state.snapshot })
     }
