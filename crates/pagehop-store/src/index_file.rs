@@ -105,8 +105,8 @@ impl IndexFile {
     /// # Errors
     ///
     /// [`Error::Argument`] if the index was not opened for writing; [`Error::Forked`] if the parent
-    /// of this process opened it; [`Error::Io`] if an earlier failure left the log in doubt, or the
-    /// checkpoint fails.
+    /// of this process opened it; [`Error::Io`] if an earlier failure left the log in doubt; those
+    /// of [`IndexFile::checkpoint`].
     pub fn begin(&self) -> Result<Transaction<'_>, Error> {
         Transaction::begin(self.turn()?)
     }
@@ -116,9 +116,9 @@ impl IndexFile {
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] if the index was not opened for writing; [`Error::Io`] if the disk is
-    /// full or the system refuses: the log is kept, nothing is lost, and a later checkpoint may
-    /// succeed.
+    /// [`Error::Argument`] if the index was not opened for writing; [`Error::Full`] if the disk is
+    /// full and [`Error::Io`] if the system refuses: the log is kept, nothing is lost, and a later
+    /// checkpoint may succeed.
     pub fn checkpoint(&self) -> Result<(), Error> {
         checkpoint(&mut self.turn()?)
     }

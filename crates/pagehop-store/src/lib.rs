@@ -10,7 +10,7 @@
 //! | room | subject |
 //! |---|---|
 //! | `compact.rs` | an index written again without dead rows and free space |
-//! | `operations.rs` | open, create, add, delete, pop, update columns, calibrate: each one transaction |
+//! | `operations.rs` | open, create, add, delete, pop, update columns, calibrate, each one transaction; vacuum, in many |
 //! | `vacuum.rs` | freeing the space of dead rows, on request and by itself |
 //! | `atomic_change.rs` | one change of an index in one transaction |
 //! | `check.rs`, `backup/` | the proof and the copy of an index that another process may be writing; `backup/pages.rs` copies pages |

@@ -1,6 +1,6 @@
-//! Whole operations on an index file. Each is one transaction: all of it takes place, or nothing.
-//! Further work, such as vacuum or a calibration, follows in transactions of its own. If that fails
-//! or is stopped, the operation has succeeded all the same.
+//! Whole operations on an index file. Each, except `vacuum`, is one transaction: all of it takes
+//! place, or nothing. Further work, such as vacuum or a calibration, follows in transactions of its
+//! own. If that fails or is stopped, the operation has succeeded all the same.
 
 use std::path::Path;
 
@@ -13,6 +13,7 @@ use crate::atomic_change::within;
 use crate::build::new_file::NewIndexFile;
 use crate::index_file::IndexFile;
 use crate::options::OpenOptions;
+// In braces, only the room is imported: the function below has the same name.
 use crate::vacuum::{self};
 
 /// Opens the index at `path`.

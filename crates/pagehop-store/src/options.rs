@@ -29,16 +29,16 @@ pub struct OpenOptions {
     pub log_bytes: u64,
     /// Most bytes of changed pages that one transaction holds in memory.
     pub transaction_bytes: u64,
-    /// Dead rows, as a share of the rows, from which on a call that deletes, replaces or updates
-    /// rows also frees the space of dead ones, after its own change: up to about as many as it
-    /// wrote, and no more than some thousands. With `None`, only [`vacuum`](crate::vacuum()) does
+    /// Dead rows, as a share of the rows. When there are that many plus 256, a call that deletes,
+    /// replaces or updates rows also frees the space of dead ones, after its own change: about as
+    /// many as it wrote, at most some thousands. With `None`, only [`vacuum`](crate::vacuum()) does
     /// so.
     pub auto_vacuum: Option<f32>,
 }
 
 impl Default for OpenOptions {
     /// A quarter of free memory, by the best ways to read that there are, for reading; a log and
-    /// transactions of 1 GiB; vacuum from a fifth of dead rows on.
+    /// transactions of 1 GiB; vacuum when the dead rows are a fifth of the rows plus 256.
     fn default() -> Self {
         Self {
             cache_bytes: CACHE_AUTO,

@@ -50,9 +50,9 @@ impl<'p> Transaction<'p> {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the disk is full or the system refuses; nothing has changed then. If it is
-    /// unknown whether the log reached the disk, nothing can be committed until the index is opened
-    /// again. The transaction may then be committed or not.
+    /// [`Error::Full`] if the disk is full and [`Error::Io`] if the system refuses; nothing has
+    /// changed then. If it is unknown whether the log reached the disk, nothing can be committed
+    /// until the index is opened again. The transaction may then be committed or not.
     pub fn commit(mut self) -> Result<(), Error> {
         let committed = self.committed();
         if self.changes.bodies.is_empty() && self.page_count == committed {

@@ -4,8 +4,8 @@
 //! again from its newest record alone: back along the chain to a full image or to the version at
 //! hand, then forward. If a page is not whole, the chain back to an image or to the beginning of
 //! the log still gives the newest version (`versions.rs` has the reason); the checksum of the body,
-//! which each record carries, proves it. Every [`CHAIN_MAX`]th record of a page is an image, which
-//! bounds the way back.
+//! which each record carries, proves it. At most 63 records of runs of a page follow one another.
+//! The next one is an image, which bounds the way back.
 
 use pagehop_engine::{BODY_BYTES, Error, PageId};
 use pagehop_kernels::crc32c;
@@ -18,7 +18,7 @@ use crate::log::log_file::{Log, offset};
 /// Bytes in front of a record's payload.
 pub(crate) const RECORD_BYTES: usize = 24;
 
-/// Most records that are read to make a page.
+/// A chain of this many records without an image is refused: one more than a writer makes.
 pub(crate) const CHAIN_MAX: u8 = 64;
 
 /// Bytes that are read at once: most records are shorter.
