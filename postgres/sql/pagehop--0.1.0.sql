@@ -261,10 +261,10 @@ CREATE FUNCTION pagehop_calibration(
 COMMENT ON FUNCTION pagehop_calibration(regclass) IS 'what pagehop_calibrate, or the build, found last';
 
 -- Measures the recall of searches with this session's settings: rows of the index as queries, or
--- real ones, against a look at every row. A pagehop.recall that is missed by more than the
--- half interval, and a calibration that much has changed since, are warnings. far is the share of
--- queries that are farther from the rows than 99 of 100 were when the index was calibrated.
--- pagehop_info shows what a user who may maintain the table found last.
+-- real ones, against a look at every row. A pagehop.recall that is missed by more than the half
+-- interval plus 0.005, and a calibration that much has changed since, are warnings. far is the
+-- share of queries that are farther from their tenth nearest row than 99 of 100 calibration queries
+-- were. pagehop_info shows what a user who may maintain the table found last.
 
 CREATE FUNCTION pagehop_recall(
         index regclass, k int4 DEFAULT 10, samples int4 DEFAULT 400,

@@ -60,7 +60,7 @@ pub(crate) fn register() {
     GucRegistry::define_float_guc_with_hooks(
         c"pagehop.recall",
         c"Share of the true nearest rows that a scan should find, on average.",
-        c"0 is the index's own recall, or 0.98 where it was calibrated. 1 is exact, without the index.",
+        c"0: the index's own recall, or 0.98 or the highest below that was reached. 1: exact, without the index.",
         &RECALL,
         0.0,
         1.0,
@@ -92,7 +92,7 @@ pub(crate) fn register() {
     );
     GucRegistry::define_int_guc(
         c"pagehop.beam_width",
-        c"Most pages that a search asks for at once.",
+        c"Most pages read at the same time.",
         c"0 means 8.",
         &BEAM_WIDTH,
         0,
