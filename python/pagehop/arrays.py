@@ -22,7 +22,7 @@ _EXACT_MAX = 1 << 24
 
 
 def as_array(what: str, vectors: Any) -> npt.NDArray[Any]:
-    """`vectors` as an array of numbers; copied only if it is none. Lists become float32."""
+    """`vectors` as an array of numbers; copied only if it is not an array. Lists become float32."""
     if isinstance(vectors, np.ndarray):
         array = vectors
     else:
@@ -44,7 +44,7 @@ def refuse_masked(what: str, values: Any) -> None:
 
 
 def is_utf8(text: str) -> bool:
-    """Whether UTF-8 can encode `text`: a lone half of a surrogate pair it cannot."""
+    """Whether UTF-8 can encode `text`: it cannot encode half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -73,7 +73,8 @@ class _Pair(NamedTuple):
 
 
 class Hits(_Pair):
-    """Rows found, nearest first; rows at the same distance are in order of id.
+    """Rows found, nearest first; rows at the same distance are in order of id, text ids in an
+    internal order.
 
     `ids, distances = index.search(...)` unpacks it; `stats` has the cost of the search.
 

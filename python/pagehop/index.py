@@ -86,23 +86,24 @@ class Index:
 
         query: one vector, or a matrix with one query per row: an array or a list of numbers. Values
             are rounded to float32.
+        k: rows to find, 1 to 100,000.
         recall: the share of the true nearest rows to find, on average, above 0 and at most 1. Uses
             the search_list and slack that `calibrate`, or the build, measured for it. A recall
             above what the calibration reached searches as hard as the calibration tried, and in an
             index that was never calibrated with a list of 400 and a slack of 0.4; a `RecallWarning`
-            says so once. 1 compares the query with every row. Default: 0.98 if the index is
-            calibrated (`info().default_recall`).
-        search_list: candidates kept while searching. A longer list finds more and takes longer.
-            Without slack, the whole list is expanded. Default, of an index that was never
-            calibrated: 100, with a slack of 0.2.
-        slack: stop when the best estimate left is beyond 1 + slack times the distance of the k-th
-            row.
+            says so once. 1 compares the query with every row. Default: 0.98, or the highest recall
+            below it that the calibration reached (`info().default_recall`).
+        search_list: candidates kept while searching, 1 to 100,000; at least `k` are kept. A longer
+            list finds more and takes longer. Without slack, the whole list is expanded. Default, if
+            no calibration reached a recall: 100, with a slack of 0.2.
+        slack: 0 or more: stop when the best estimate left is beyond 1 + slack times the distance of
+            the k-th row.
         where: which rows may be found. A condition such as
             `(pagehop.column("topic") == 7) & (pagehop.column("price") < 20)`, or its text,
             `"topic = 7 and price < 20"`; or an array or a list of ids; or a mask, which has True at
             the ids that may be found. `pagehop.ids(...)` joins ids or a mask with conditions. Fewer
             than `k` rows are found only if fewer may be.
-        beam_width: most pages requested at once.
+        beam_width: most pages read at the same time, 1 to 64. Default: 8.
         threads: for a matrix of many queries, up to 4,096; 0 means one per core.
         payload: whether `Hits.payload` has the payloads of the rows, as they were for this search.
             A row costs about one page more.
@@ -269,10 +270,10 @@ class Index:
     def vacuum(self, *, progress: Progress | None = None) -> VacuumReport:
         """Remove deleted and replaced rows, and free their space for new rows.
 
-        Frees all at once, while `auto_vacuum` of `open` frees some in each change. It runs as many
-        transactions: searches continue, and if it is stopped, the part that was done stays done.
-        Then the index is calibrated, if a fifth of its rows has changed since the last time, unless
-        it was calibrated with real queries.
+        Frees all dead rows in one call, in many transactions, while `auto_vacuum` of `open` frees
+        some in each change. Searches continue, and if it is stopped, the part that was done stays
+        done. Then the index is calibrated, if a fifth of its rows has changed since the last time,
+        unless it was calibrated with real queries.
 
         progress: as for `add`.
         """

@@ -61,8 +61,8 @@ def build(
     payload: bytes or None for each row, in the order of the rows: the index keeps them on pages of
         their own, up to 64 MiB each, and `search` and `get` give them back. Such an index takes
         payloads in `add`, too; an index that was built without payloads never does.
-    memory: bytes that the build may use. What does not fit is put aside in temporary files beside
-        `path`, as far as about a quarter of it fits. Their share of the page cache is part of it.
+    memory: bytes that the build may use. Rows that do not fit are put aside in temporary files
+        beside `path`. `memory` must hold about a quarter of what a build in memory takes.
     threads: up to 4,096; 0 means one per core. The index does not depend on it.
     seed: the same vectors, options and seed give the same file, but for six bytes of identity.
     calibrate: measure at the end which settings reach which recall, as `Index.calibrate` does.
@@ -176,9 +176,9 @@ def open(
         in both cases.
     log: most bytes of commits beside the index before a checkpoint writes them into it. A larger
         log writes less in all, and takes longer to recover after a crash.
-    auto_vacuum: dead rows, as a share of the rows, from which on a call that deletes, replaces or
-        updates rows also frees the space of dead ones: up to about as many as it wrote, and no more
-        than some thousands, which take seconds. None leaves all of it to `Index.vacuum`.
+    auto_vacuum: dead rows, as a share of the rows. When there are that many plus 256, a call that
+        deletes, replaces or updates rows also frees the space of dead ones: about as many as it
+        wrote, at most some thousands, which take seconds. None leaves all of it to `Index.vacuum`.
     """
     _check_durability(durability)
     if direct is not None and not isinstance(direct, bool):

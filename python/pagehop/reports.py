@@ -89,8 +89,8 @@ class RecallReport(NamedTuple):
     hops: float
     """Mean number of nodes that a search expanded."""
     far: float | None
-    """Share of the queries that are farther from their nearest rows than 99% of the calibration
-    queries. Much more than 0.01 means that they come from another distribution. None without a
+    """The share of queries that are farther from their tenth nearest row than 99 of 100 calibration
+    queries were. Much more than 0.01 means that they come from another distribution. None without a
     calibration and for `ip`.
     """
 
@@ -135,7 +135,7 @@ class Info(NamedTuple):
     mark: tuple[int, int]
     """Set by imports of the `pagehop` command, so that they can be resumed; (0, 0) if not set."""
     default_recall: float | None
-    """Recall of searches for 10 rows without a recall or settings; None if never calibrated."""
+    """Recall of searches for 10 rows without a recall or settings; None if it is not known."""
     calibrated: Measured | None
     """The last calibration; None if there was none."""
     audit: Audit | None
@@ -179,7 +179,7 @@ class AddReport(NamedTuple):
     replaced: int
     """Rows that replaced a row with the same id."""
     unchanged: int
-    """Rows that were in the index with the same vector."""
+    """Rows that were in the index already with the same vector, values and payload."""
 
 
 class DeleteReport(NamedTuple):

@@ -48,7 +48,7 @@ def test_the_growth_of_cpu_time_is_that_of_the_decision() -> None:
     for_ten = for_five ** (1 / math.log10(5))
     assert formula() == (million, round(for_ten, 2))
     assert f"{for_five:.2f} times as much for five times the rows, so {for_ten:.2f} times" in re.sub(r"\s+", " ", PAGE)
-    assert ("the aim is missed" in PAGE) == (for_ten > 1.3)
+    assert ("the target is missed" in PAGE) == (for_ten > 1.3)
 
 
 def test_five_million_rows_are_shown_as_they_were_measured() -> None:

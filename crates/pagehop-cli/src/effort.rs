@@ -17,8 +17,8 @@ pub(crate) struct EffortOptions {
     #[arg(long, value_name = "SHARE", value_parser = parse_recall, conflicts_with_all = ["search_list", "slack"])]
     pub(crate) recall: Option<f32>,
     /// Candidates kept while searching: a longer list finds more and takes longer. Without --slack
-    /// the whole list is expanded. [default: as for --recall 0.98; 100 with --slack 0.2 if the
-    /// index was never calibrated]
+    /// the whole list is expanded. [default: as for --recall 0.98, or the highest recall below it
+    /// that the calibration reached; 100 with --slack 0.2 if there is none]
     #[arg(long, value_name = "N", value_parser = parse_search_list)]
     search_list: Option<usize>,
     /// Stop when the best estimate left is beyond 1 + SLACK times the distance of the k-th row;

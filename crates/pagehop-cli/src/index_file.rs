@@ -25,8 +25,8 @@ pub(crate) struct WriteOptions {
 pub(crate) struct ChangeOptions {
     #[command(flatten)]
     writing: WriteOptions,
-    /// Dead rows, as a share of the rows, from which on changes also free the space of dead ones;
-    /// `off` leaves that to `pagehop vacuum`.
+    /// Dead rows, as a share of the rows. When there are that many plus 256, changes also free the
+    /// space of dead ones; `off` leaves that to `pagehop vacuum`.
     #[arg(long, value_name = "SHARE", default_value = "0.2", value_parser = parse_share)]
     auto_vacuum: AutoVacuum,
 }

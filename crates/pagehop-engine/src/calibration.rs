@@ -29,8 +29,8 @@ pub struct Calibration {
     pub samples: u32,
     /// Whether the queries were a user's, not vectors of the data.
     pub by_queries: bool,
-    /// Squared distance to the tenth row, in the inner space, that only one sample in a hundred
-    /// exceeds; infinite if unknown.
+    /// Squared distance to the tenth nearest row, in the inner space, that only one sample in a
+    /// hundred exceeds; infinite if unknown.
     pub far: f32,
     /// The settings for each k, ascending.
     pub entries: Vec<CalibratedK>,

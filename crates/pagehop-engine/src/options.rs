@@ -92,7 +92,7 @@ pub struct SearchOptions {
     /// The search stops when the nearest remaining estimate is beyond `1 + slack` times the k-th
     /// distance found. Infinite: expand the whole list.
     pub slack: f32,
-    /// Largest number of pages that are prefetched at once.
+    /// Most pages read at the same time.
     pub beam_width: usize,
 }
 
@@ -106,8 +106,9 @@ impl Default for SearchOptions {
 /// options of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Effort {
-    /// A recall of [`RECALL_DEFAULT`](crate::RECALL_DEFAULT) if the index is calibrated,
-    /// [`SearchOptions::default`] otherwise.
+    /// A recall of [`RECALL_DEFAULT`](crate::RECALL_DEFAULT), or the highest recall below it that
+    /// the calibration reached. [`SearchOptions::default`] if it reached none, or the index was
+    /// never calibrated.
     #[default]
     Default,
     /// A mean recall, above 0 and at most 1. For 1 the answer is exact and every row is compared.

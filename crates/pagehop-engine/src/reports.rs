@@ -42,7 +42,8 @@ pub struct Stats {
     pub distances: u64,
 }
 
-/// The rows found, nearest first, and the cost. Equal distances are in order of row id.
+/// The rows found, nearest first, and the cost. Equal distances are in order of row id, where ids
+/// are texts in order of their numbers.
 #[derive(Clone, Debug, Default)]
 pub struct SearchResult {
     /// The rows.
@@ -101,7 +102,7 @@ pub struct Info {
     /// The mark that the caller set with a commit; 0 if none was set.
     pub mark: [u64; 2],
     /// Recall of searches for 10 rows for which no effort is given; `None` if the index was never
-    /// calibrated.
+    /// calibrated, or the calibration reached no recall.
     pub default_recall: Option<f32>,
     /// The state of the calibration; `None` if the index was never calibrated.
     pub calibrated: Option<Measured>,
@@ -116,7 +117,7 @@ pub struct Info {
 pub struct Measured {
     /// Rows at that time; nodes, where rows with equal vectors share one.
     pub rows: u64,
-    /// Queries of the measurement.
+    /// Queries of the measurement that had exact answers.
     pub samples: u32,
     /// Whether the queries were a user's, not vectors of the data. Unknown for an audit.
     pub by_queries: bool,
@@ -173,7 +174,8 @@ pub struct AddReport {
     pub added: u64,
     /// Rows that replaced a row with the same id.
     pub replaced: u64,
-    /// Rows that the index already had with the same vector. Nothing was done for them.
+    /// Rows that were in the index already with the same vector, values and payload. Nothing was
+    /// done for them.
     pub unchanged: u64,
 }
 
@@ -234,9 +236,10 @@ pub struct RecallReport {
     pub samples: usize,
     /// Mean hops of a search.
     pub hops: f32,
-    /// Share of the queries that are farther from their nearest rows than 99% of the calibration's
-    /// queries. If it is much more than 0.01, the queries are unlike the calibration's. `None` if
-    /// the index was not calibrated, and under the inner product, where distances do not show it.
+    /// The share of queries that are farther from their tenth nearest row than 99 of 100
+    /// calibration queries were. If it is much more than 0.01, the queries are unlike the
+    /// calibration's. `None` if the index was not calibrated, and under the inner product, where
+    /// distances do not show it.
     pub far: Option<f32>,
 }
 

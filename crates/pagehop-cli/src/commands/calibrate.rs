@@ -92,10 +92,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     }
     output.finish()?;
     if known.is_some() && !args.reporting.quiet {
-        let given = queries.map_or(0, |queries| queries.len() / info.dim) as u64;
-        let of_given = if given > samples.into() { format!(" of {}", grouped(given)) } else { String::new() };
-        let samples = grouped(samples.into());
-        say(format_args!("{name}: calibrated with {samples}{of_given} queries in {seconds:.1} s"));
+        let exact = grouped(samples.into());
+        let queries = match queries.map(|queries| (queries.len() / info.dim) as u64) {
+            Some(given) if given > samples.into() => format!("{exact} of {} queries", grouped(given)),
+            Some(_) => format!("{exact} queries"),
+            None => format!("its own vectors, {exact} of them compared with every row,"),
+        };
+        say(format_args!("{name}: calibrated with {queries} in {seconds:.1} s"));
     }
     Ok(())
 }

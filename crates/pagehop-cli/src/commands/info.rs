@@ -160,7 +160,7 @@ impl Report<'_> {
             ("ids", self.id_kind.to_owned()),
             ("columns", self.columns()),
             ("payload", if self.payload { "kept" } else { "none" }.to_owned()),
-            ("dead rows", format!("{}, removed by vacuum", grouped(self.dead_rows))),
+            ("dead rows", format!("{}; `pagehop vacuum` removes them", grouped(self.dead_rows))),
             ("free slots", grouped(self.free_slots)),
             ("size", format!("{}, {bytes_per_row} bytes per row", human_bytes(self.bytes))),
             ("pages", grouped(self.pages.into())),
@@ -190,8 +190,11 @@ impl Report<'_> {
     fn calibrated(&self) -> String {
         let Some(known) = &self.calibrated else { return "never".to_owned() };
         let (samples, rows) = (grouped(known.samples.into()), grouped(known.rows));
-        let kind = if known.by_queries { "given queries" } else { "of its vectors" };
-        format!("with {samples} {kind} at {rows} rows; {} added or deleted since", grouped(known.changes))
+        let queries = match known.by_queries {
+            true => format!("{samples} given queries"),
+            false => format!("its own vectors, {samples} of them compared with every row,"),
+        };
+        format!("with {queries} at {rows} rows; {} added or deleted since", grouped(known.changes))
     }
 
     fn audited(&self) -> String {

@@ -38,8 +38,9 @@ pub(crate) struct Args {
     /// Memory for pages of the index, for example 16MiB; auto is a quarter of what is free.
     #[arg(long, value_name = "BYTES", default_value = "auto", value_parser = parse_cache)]
     cache: u64,
-    /// Whether to bypass the page cache of the system. If not given, it is bypassed unless free
-    /// memory has room for the index beside the cache, or io_uring is refused.
+    /// Whether to bypass the page cache of the system. If not given, it is bypassed, except if the
+    /// index is larger than --cache and fits in the memory that is free beside it, or if io_uring
+    /// is refused.
     #[arg(long, value_name = "BOOL")]
     direct: Option<bool>,
     /// Threads, up to 4,096; 0 means one per core.
@@ -133,7 +134,8 @@ impl Report<'_> {
             Some(far) => {
                 let percent = 100.0 * far;
                 output.text(format_args!(
-                    "{percent:.1}% of the queries are farther from their nearest rows than 99% of the calibration queries\n"
+                    "{percent:.1}% of the queries are farther from their tenth nearest row than 99% of the calibration \
+                     queries were\n"
                 ))
             }
             None => Ok(()),

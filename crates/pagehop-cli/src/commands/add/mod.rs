@@ -26,8 +26,8 @@ use mark::Start;
 /// Add the vectors of a file to an index. A row whose id is already in the index replaces that row.
 ///
 /// Rows are added in batches. A batch is added completely or not at all. Once the progress has
-/// passed a batch, it stays in the index, however the command ends. Rows already in the index with
-/// the same vector are skipped.
+/// passed a batch, it stays in the index, however the command ends. Rows that are in the index
+/// already with the same vector, values and payload are skipped.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The index.

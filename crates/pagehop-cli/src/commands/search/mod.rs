@@ -41,14 +41,15 @@ pub(crate) struct Args {
     /// Which rows may be found, such as "topic = 7 and price < 20".
     #[arg(long = "where", value_name = "FILTER", value_parser = parse_filter)]
     filter: Option<Filter>,
-    /// Most pages requested at once. [default: 8]
+    /// Most pages read at the same time. [default: 8]
     #[arg(long, value_name = "N", value_parser = parse_beam_width)]
     beam_width: Option<usize>,
     /// Memory for pages of the index, for example 16MiB; auto is a quarter of what is free.
     #[arg(long, value_name = "BYTES", default_value = "auto", value_parser = parse_cache)]
     cache: u64,
-    /// Whether to bypass the page cache of the system. If not given, it is bypassed unless free
-    /// memory has room for the index beside the cache, or io_uring is refused.
+    /// Whether to bypass the page cache of the system. If not given, it is bypassed, except if the
+    /// index is larger than --cache and fits in the memory that is free beside it, or if io_uring
+    /// is refused.
     #[arg(long, value_name = "BOOL")]
     direct: Option<bool>,
     /// Threads, up to 4,096; 0 means one per core.

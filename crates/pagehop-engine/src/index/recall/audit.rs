@@ -90,7 +90,7 @@ fn found<R: Reader>(
     Ok((found as f32 / sample.wanted(k) as f32, stats.hops as f32))
 }
 
-/// Share of the samples that are far from their nearest rows; `None` if unknown.
+/// Share of the samples that are far from their tenth nearest row; `None` if unknown.
 fn far_share(state: &State, samples: &[Sample]) -> Option<f32> {
     let far = state.meta.calibration.as_ref()?.far;
     if state.meta.metric == Metric::InnerProduct || !far.is_finite() {

@@ -49,7 +49,7 @@ const ROWS_PER_NEIGHBOR: u64 = 10;
 const SAMPLE_BYTES: u64 = 2048;
 /// Fewest samples with exact answers of an index that has rows for more.
 const SAMPLES_LEAST: usize = CALIBRATION_QUERIES_MIN;
-/// Share of the samples that are nearer to their neighbors than a query that counts as far.
+/// Share of the samples that are nearer to their tenth nearest row than a query that counts as far.
 const NEAR_SHARE: f32 = 0.99;
 
 impl<P: Pages> Index<P> {
@@ -213,7 +213,7 @@ fn some_of(count: usize, k: usize) -> Range<usize> {
     0..(count * NEIGHBORS_FEW / k).clamp(count.min(SAMPLES_MIN), count)
 }
 
-/// Squared distance to the tenth row that only one sample in a hundred exceeds.
+/// Squared distance to the tenth nearest row that only one sample in a hundred exceeds.
 fn far(samples: &[Sample]) -> f32 {
     let tenth = |sample: &Sample| sample.nearest.get(EVIDENCE_ROWS - 1).map(|(distance, _)| *distance);
     let mut distances: Vec<f32> = samples.iter().filter_map(tenth).collect();
