@@ -57,7 +57,7 @@ pub use options::{
     BEAM_WIDTH_MAX, BuildOptions, CreateOptions, DIM_MAX, Effort, Reach, SAMPLES_MAX, SEARCH_LIST_MAX,
     SearchOptions, SearchPlan, THREADS_MAX,
 };
-pub use page::payload::PAYLOAD_BYTES_MAX;
+pub use page::record_pages::PAYLOAD_BYTES_MAX;
 pub use page::{
     BODY_BYTES, EachWork, HOST_HEADER_BYTES, MAGIC, PAGE_BYTES, PageId, PageSink, Pages, PagesMut, Reader,
     STEP_PAGES, Scratch, ScratchFile, SharedPages, used_bytes,

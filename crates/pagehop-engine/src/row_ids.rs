@@ -24,7 +24,7 @@ pub enum IdKind {
     /// not change.
     HostOwned = 1,
     /// Texts that the user chooses, of 1 to [`TEXT_ID_BYTES_MAX`] bytes of UTF-8. Each row keeps
-    /// its text with its payload; inside, the row has a number that follows from the text.
+    /// its text in its record; inside, the row has a number that follows from the text.
     Text = 2,
 }
 

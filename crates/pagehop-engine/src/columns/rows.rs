@@ -11,7 +11,7 @@ pub(crate) fn tag_columns(columns: &[Column]) -> usize {
 }
 
 /// Bytes that `words` values of a row take in a node: a bit for each missing value, in eight bytes,
-/// then the keys. Where payloads are kept, the last value is the place of the row's payload.
+/// then the keys. Where rows may have records, the last value is the place of the row's record.
 pub(crate) fn row_bytes(words: usize) -> usize {
     if words == 0 { 0 } else { 8 + 8 * words }
 }
@@ -31,7 +31,7 @@ impl RowValues<'_> {
         Some(u64::from_le_bytes(self.0[at..at + 8].try_into().expect("a slice of eight bytes")))
     }
 
-    /// The last value: the place of the payload, where payloads are kept.
+    /// The last value: the place of the record, where rows may have records.
     pub(crate) fn last_key(self) -> Option<u64> {
         self.key((self.0.len() / 8).checked_sub(2)?)
     }
@@ -53,7 +53,7 @@ pub(crate) fn set_last_key(row: &mut [u8], key: Option<u64>) {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ColumnRows {
     columns: Vec<Column>,
-    /// Whether each row has the place of its payload after its values.
+    /// Whether each row has the place of its record after its values.
     has_places: bool,
     bytes: Vec<u8>,
     /// The tags of each row; none without columns of tags.
@@ -86,7 +86,7 @@ impl ColumnRows {
         Ok(Self { columns, ..Self::default() })
     }
 
-    /// No rows yet of an index with these columns, each with the place of its payload if
+    /// No rows yet of an index with these columns, each with the place of its record if
     /// `has_places`.
     pub(crate) fn of_index(columns: Vec<Column>, has_places: bool) -> Self {
         Self { columns, has_places, ..Self::default() }
@@ -119,12 +119,12 @@ impl ColumnRows {
         self.sets.get(row).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether each row has the place of its payload.
+    /// Whether each row has the place of its record.
     pub(crate) fn has_places(&self) -> bool {
         self.has_places
     }
 
-    /// Values of a row as a node holds them: one for each column, and the place of its payload.
+    /// Values of a row as a node holds them: one for each column, and the place of its record.
     pub(crate) fn words(&self) -> usize {
         self.columns.len() + usize::from(self.has_places)
     }
@@ -214,7 +214,7 @@ impl ColumnRows {
         &self.bytes[row * length..][..length]
     }
 
-    /// Names the place of a row's payload.
+    /// Names the place of a row's record.
     pub(crate) fn set_place(&mut self, row: usize, place: Option<u64>) {
         let length = row_bytes(self.words());
         set_last_key(&mut self.bytes[row * length..][..length], place);
@@ -242,7 +242,7 @@ impl ColumnRows {
         }
     }
 
-    /// The same rows with the columns in the order of `columns`, and no payloads yet, for which
+    /// The same rows with the columns in the order of `columns`, and no records yet, for which
     /// there are places if `has_places`. A column that these rows lack has no values.
     ///
     /// # Errors

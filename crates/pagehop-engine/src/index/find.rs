@@ -12,7 +12,7 @@ use crate::ids::NodeId;
 use crate::index::state::{Newest, State};
 use crate::page::meta::Meta;
 use crate::page::node::with_node;
-use crate::page::payload::PayloadPlace;
+use crate::page::record_pages::RecordPlace;
 use crate::page::{PageId, Pages, Reader, id_map};
 use crate::row_ids::{self, IdKey, IdKind, RowId};
 use crate::text_ids;
@@ -133,19 +133,19 @@ fn find_text(
     Ok(Looked::Unknown)
 }
 
-/// The place of the payload of the row with this number in `node`, and `None` if a reader of
+/// The place of the record of the row with this number in `node`, and `None` if a reader of
 /// `snapshot` does not see that row there.
 pub(crate) fn place_of(
     meta: &Meta,
     reader: &mut impl Reader,
     (number, node): (u64, NodeId),
     snapshot: u64,
-) -> Result<Option<Option<PayloadPlace>>, Error> {
+) -> Result<Option<Option<RecordPlace>>, Error> {
     let (place, is_its_row) = with_node(&meta.layout, reader, node, |node, header| {
         (node.values().last_key(), header.row_id == number && header.is_visible(snapshot))
     })?;
     reader.release();
-    Ok(is_its_row.then(|| place.map(PayloadPlace::of_key)))
+    Ok(is_its_row.then(|| place.map(RecordPlace::of_key)))
 }
 
 /// The text of the row with this number in `node`, and `None` if a reader of `snapshot` does not
@@ -170,13 +170,13 @@ pub(crate) fn read_text(
     meta: &Meta,
     reader: &mut impl Reader,
     (number, page): (u64, PageId),
-    place: Option<PayloadPlace>,
+    place: Option<RecordPlace>,
 ) -> Result<String, Error> {
     let place = place.ok_or_else(|| Error::corrupt(page, format!("row {number} has no text id")))?;
     let text = meta.record_shape().read_text(reader, place)?;
     if text_ids::numbers(text_ids::hash(meta.seed, &text)).any(|of_text| of_text == number) {
         return Ok(text);
     }
-    let what = format!("payload {} has the id {text:?}, which does not lead to row {number}", place.number);
+    let what = format!("record {} has the id {text:?}, which does not lead to row {number}", place.number);
     Err(Error::corrupt(place.page, what))
 }

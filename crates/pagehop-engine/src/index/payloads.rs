@@ -4,7 +4,7 @@ use crate::columns::keeps_no_payloads;
 use crate::index::find::{AHEAD, Looked, expect_ids, find_id, looked_up, place_of, read_text, settled};
 use crate::index::open::Index;
 use crate::index::state::State;
-use crate::page::payload::{self, PayloadPlace};
+use crate::page::record_pages::{self, RecordPlace};
 use crate::page::{Pages, Reader};
 use crate::row_ids::{self, RowId};
 use crate::{BODY_BYTES, Error, Hit, SearchResult};
@@ -115,12 +115,12 @@ impl<P: Pages> Index<P> {
         Err(Error::busy("rows were replaced too often between search and read; try again"))
     }
 
-    /// The result of `read` for the places of the payloads of rows that a search found; `None` if
+    /// The result of `read` for the places of the records of rows that a search found; `None` if
     /// one of the rows was replaced or deleted since.
     fn read_of<T>(
         &self,
         result: &SearchResult,
-        mut read: impl FnMut(&State, &mut P::Reader<'_>, &Hit, Option<PayloadPlace>) -> Result<T, Error>,
+        mut read: impl FnMut(&State, &mut P::Reader<'_>, &Hit, Option<RecordPlace>) -> Result<T, Error>,
     ) -> Result<Option<Vec<T>>, Error> {
         let mut all = Vec::with_capacity(result.hits.len());
         for part in result.hits.chunks(AHEAD) {
@@ -150,14 +150,14 @@ impl<P: Pages> Index<P> {
     }
 }
 
-/// The places of the payloads of rows that a search of `snapshot` found, whose pages begin to be
+/// The places of the records of rows that a search of `snapshot` found, whose pages begin to be
 /// read; `None` if one of the rows was replaced or deleted since.
 fn places_of(
     state: &State,
     reader: &mut impl Reader,
     hits: &[Hit],
     snapshot: u64,
-) -> Result<Option<Vec<Option<PayloadPlace>>>, Error> {
+) -> Result<Option<Vec<Option<RecordPlace>>>, Error> {
     let mut places = Vec::with_capacity(hits.len());
     for hit in hits {
         // The row must still be there: vacuum may free the node of one that is gone at any time.
@@ -193,7 +193,7 @@ fn payload_of_id<I: RowId>(
 }
 
 /// The user's payload at a place that a node names.
-fn read_payload(state: &State, reader: &mut impl Reader, place: PayloadPlace) -> Result<Option<Vec<u8>>, Error> {
-    let bytes = payload::read(reader, place)?;
+fn read_payload(state: &State, reader: &mut impl Reader, place: RecordPlace) -> Result<Option<Vec<u8>>, Error> {
+    let bytes = record_pages::read(reader, place)?;
     Ok(state.meta.record_shape().decode(place, &bytes)?.payload.map(<[u8]>::to_vec))
 }

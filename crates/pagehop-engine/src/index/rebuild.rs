@@ -10,7 +10,7 @@ use crate::index::open::Index;
 use crate::index::search::bound::restored_error;
 use crate::index::state::State;
 use crate::page::node::NodeRef;
-use crate::page::payload::{self, PayloadPlace, PayloadWriter};
+use crate::page::record_pages::{self, RecordPlace, RecordWriter};
 use crate::page::row_record::read_tags;
 use crate::page::{PageId, PageSink, Pages, Reader, read_ahead};
 use crate::progress::report;
@@ -142,27 +142,27 @@ impl<R: Reader> VectorSource for LivingRows<'_, R> {
     }
 }
 
-/// Copies the payloads that rows name to new pages from `first` on, and names the new places.
+/// Copies the records that rows name to new pages from `first` on, and names the new places.
 /// Returns the page after them, and the first of those with room.
 ///
 /// # Errors
 ///
 /// [`Error::Interrupted`] if `progress` breaks; any error of the reader and of the sink.
-fn copy_payloads<R: Reader>(
+fn copy_records<R: Reader>(
     rows: &mut ColumnRows,
     reader: &mut R,
     first: PageId,
     sink: &mut dyn PageSink,
     progress: OnProgress<'_>,
 ) -> Result<(PageId, u32), Error> {
-    let mut writer = PayloadWriter::new(sink, first);
+    let mut writer = RecordWriter::new(sink, first);
     for row in 0..rows.len() {
         if row.is_multiple_of(LOOK_RECORDS) {
             report(progress, "records", row as u64, rows.len() as u64)?;
         }
         let Some(place) = RowValues(rows.row(row)).last_key() else { continue };
-        let payload = payload::read(reader, PayloadPlace::of_key(place))?;
-        rows.set_place(row, Some(writer.write(&payload)?.key()));
+        let record = record_pages::read(reader, RecordPlace::of_key(place))?;
+        rows.set_place(row, Some(writer.write(&record)?.key()));
     }
     report(progress, "records", rows.len() as u64, rows.len() as u64)?;
     writer.finish()
@@ -222,10 +222,10 @@ impl<P: Pages> Index<P> {
             };
             let (mut first, mut listed) = (PageId(1), 0);
             if old.has_places() {
-                (first, listed) = copy_payloads(&mut source.columns, &mut source.reader, first, sink, progress)?;
+                (first, listed) = copy_records(&mut source.columns, &mut source.reader, first, sink, progress)?;
             }
             let mut meta = build::build_from(&mut source, &options, Some(first), sink, progress)?;
-            (meta.change.payload_head, meta.keeps_payloads) = (listed, old.keeps_payloads);
+            (meta.change.records_head, meta.keeps_payloads) = (listed, old.keeps_payloads);
             meta
         };
         // Changes are counted from 0 again. Those since a measurement stay the same.

@@ -124,10 +124,10 @@ pub(crate) struct ChangeState {
     /// of its places belong to pages of nodes.
     pub(crate) kept_page: u32,
     pub(crate) kept_used: u32,
-    /// First page of the list of pages of payloads with room; 0 if it is empty.
-    pub(crate) payload_head: u32,
-    /// First page of the list of empty pages of payloads; 0 if it is empty.
-    pub(crate) payload_empty: u32,
+    /// First page of the list of pages of records with room; 0 if it is empty.
+    pub(crate) records_head: u32,
+    /// First page of the list of empty pages of records; 0 if it is empty.
+    pub(crate) records_empty: u32,
     /// First page of the chain of landmarks; 0 if there are none and never will be.
     pub(crate) landmarks_head: u32,
     /// Page of the chain that takes the next landmark.
@@ -211,8 +211,8 @@ impl ChangeState {
             unposted: fields.u32(),
             kept_page: fields.u32(),
             kept_used: fields.u32(),
-            payload_head: fields.u32(),
-            payload_empty: fields.u32(),
+            records_head: fields.u32(),
+            records_empty: fields.u32(),
             landmarks_head: fields.u32(),
             landmarks_page: fields.u32(),
             landmarks_made: fields.u32(),
@@ -296,8 +296,8 @@ impl ChangeState {
         fields.u32(self.unposted);
         fields.u32(self.kept_page);
         fields.u32(self.kept_used);
-        fields.u32(self.payload_head);
-        fields.u32(self.payload_empty);
+        fields.u32(self.records_head);
+        fields.u32(self.records_empty);
         fields.u32(self.landmarks_head);
         fields.u32(self.landmarks_page);
         fields.u32(self.landmarks_made);

@@ -36,10 +36,10 @@ pub(crate) enum PageKind {
     ColumnInner = 9,
     /// Kept vectors.
     Vectors = 10,
-    /// Payloads: records of rows.
-    Payload = 11,
-    /// Part of a long payload.
-    PayloadPart = 12,
+    /// Records of rows.
+    Records = 11,
+    /// Part of a long record.
+    RecordPart = 12,
     /// Landmarks.
     Landmarks = 13,
 }
@@ -59,8 +59,8 @@ pub(crate) fn kind(body: &[u8]) -> Option<PageKind> {
         8 => PageKind::ColumnLeaf,
         9 => PageKind::ColumnInner,
         10 => PageKind::Vectors,
-        11 => PageKind::Payload,
-        12 => PageKind::PayloadPart,
+        11 => PageKind::Records,
+        12 => PageKind::RecordPart,
         13 => PageKind::Landmarks,
         _ => return None,
     })

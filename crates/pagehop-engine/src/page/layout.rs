@@ -64,7 +64,7 @@ pub(crate) struct NodeLayout {
     pub(crate) degree: usize,
     pub(crate) edge: EdgeShape,
     pub(crate) nodes_per_page: usize,
-    /// Bytes that the values of a row's columns and the place of its payload take: see
+    /// Bytes that the values of a row's columns and the place of its record take: see
     /// [`row_bytes`](crate::columns::row_bytes).
     pub(crate) column_bytes: usize,
 }
@@ -141,7 +141,7 @@ impl NodeLayout {
     /// The default layout for a dimension, by the size rule of `docs/decisions/0005-layout.md`: all
     /// bytes counted, no larger than a 4-byte-float HNSW index with 32 links per node from 512
     /// dimensions up, and 1.4 times that below. Where `words`, a column's value or the place of a
-    /// payload each, do not fit into what is left of a page, nodes have fewer edges.
+    /// record each, do not fit into what is left of a page, nodes have fewer edges.
     pub(crate) fn choose(inner_dim: usize, words: usize) -> Self {
         let column_bytes = row_bytes(words);
         let dims = match inner_dim % 64 {

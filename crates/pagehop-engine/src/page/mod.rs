@@ -15,7 +15,7 @@
 //! | `model_pages.rs`, `landmark_pages.rs` | the model and the entry points; landmarks |
 //! | `id_map.rs`, `dead_list.rs`, `pending_list.rs` | the map from row ids to nodes; dead nodes; row ids that wait for a node |
 //! | `columns_page.rs`, `column_tree.rs`, `leaf_ranges.rs`, `postings.rs` | columns; the tree of a column; the leaves of a run; postings |
-//! | `kept_vectors.rs`, `payload.rs`, `row_record.rs`, `text_record.rs` | kept vectors; payloads; the record of a row; its text id |
+//! | `kept_vectors.rs`, `record_pages.rs`, `row_record.rs`, `text_record.rs` | kept vectors; pages of records; the record of a row; its text id |
 
 pub(crate) mod calibration;
 mod change_state;
@@ -32,9 +32,9 @@ pub(crate) mod leaf_ranges;
 pub(crate) mod meta;
 pub(crate) mod model_pages;
 pub(crate) mod node;
-pub(crate) mod payload;
 pub(crate) mod pending_list;
 pub(crate) mod postings;
+pub(crate) mod record_pages;
 pub(crate) mod row_record;
 pub(crate) mod scratch;
 pub(crate) mod stack;

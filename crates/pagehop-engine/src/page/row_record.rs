@@ -1,7 +1,7 @@
-//! The record of a row (`payload.rs`): the tags that its words do not have, its text id, and the
-//! user's payload. An index has some or all of them.
+//! The record of a row (`record_pages.rs`): the tags that its words do not have, its text id, and
+//! the user's payload. An index has some or all of them.
 
-use super::payload::{self, PayloadPlace};
+use super::record_pages::{self, RecordPlace};
 use super::{PageId, Reader, text_record};
 use crate::columns::tags::{TagSets, says_all};
 use crate::columns::{COLUMNS_MAX, RowValues, TAGS_MAX, tag_columns, tags};
@@ -24,7 +24,7 @@ pub(crate) struct RowRecord<'a> {
 }
 
 impl RecordShape {
-    /// The record of a row; `None` if it needs none. [`payload::check_length`] limits the whole
+    /// The record of a row; `None` if it needs none. [`record_pages::check_length`] limits the whole
     /// record.
     pub(crate) fn encode(self, sets: &[Vec<u64>], text: Option<&str>, payload: Option<&[u8]>) -> Option<Vec<u8>> {
         if !self.tags {
@@ -57,7 +57,7 @@ impl RecordShape {
     /// # Errors
     ///
     /// [`Error::Corrupt`] if it is not such a record.
-    pub(crate) fn decode(self, place: PayloadPlace, start: &[u8]) -> Result<RowRecord<'_>, Error> {
+    pub(crate) fn decode(self, place: RecordPlace, start: &[u8]) -> Result<RowRecord<'_>, Error> {
         let (sets, rest) = if self.tags { split_tags(place, start)? } else { (TagSets::new(), start) };
         if self.texts {
             let (text, payload) = text_record::decode(place, rest)?;
@@ -77,18 +77,18 @@ impl RecordShape {
     /// # Errors
     ///
     /// Those of [`RecordShape::decode`]; any error of the reader.
-    pub(crate) fn read_text<R: Reader>(self, reader: &mut R, place: PayloadPlace) -> Result<String, Error> {
-        let start = payload::read_start(reader, place)?;
+    pub(crate) fn read_text<R: Reader>(self, reader: &mut R, place: RecordPlace) -> Result<String, Error> {
+        let start = record_pages::read_start(reader, place)?;
         Ok(self.decode(place, &start)?.text.unwrap_or_default().to_owned())
     }
 }
 
-fn bad(place: PayloadPlace, what: &str) -> Error {
-    Error::corrupt(place.page, format!("payload {}: {what}", place.number))
+fn bad(place: RecordPlace, what: &str) -> Error {
+    Error::corrupt(place.page, format!("record {}: {what}", place.number))
 }
 
 /// The tags that a record begins with, and the bytes after them.
-fn split_tags(place: PayloadPlace, start: &[u8]) -> Result<(TagSets, &[u8]), Error> {
+fn split_tags(place: RecordPlace, start: &[u8]) -> Result<(TagSets, &[u8]), Error> {
     let damaged = || bad(place, "its tags are damaged");
     let (count, mut rest) = start.split_first().ok_or_else(damaged)?;
     if !(1..=COLUMNS_MAX).contains(&usize::from(*count)) {
@@ -132,9 +132,9 @@ pub(crate) fn read_tags<R: Reader>(
     if of_tags.all(says_all) {
         return Ok(vec![Vec::new(); tag_columns(columns)]);
     }
-    let place = values.last_key().map(PayloadPlace::of_key);
+    let place = values.last_key().map(RecordPlace::of_key);
     let place = place.ok_or_else(|| Error::corrupt(page, "a row with several tags names no record"))?;
-    let start = payload::read_start(reader, place)?;
+    let start = record_pages::read_start(reader, place)?;
     let sets = shape.decode(place, &start)?.sets;
     check_tags(place, &sets, columns, values)?;
     Ok(sets)
@@ -146,7 +146,7 @@ pub(crate) fn read_tags<R: Reader>(
 ///
 /// [`Error::Corrupt`].
 pub(crate) fn check_tags(
-    place: PayloadPlace,
+    place: RecordPlace,
     sets: &[Vec<u64>],
     columns: &[Column],
     values: RowValues<'_>,
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    const PLACE: PayloadPlace = PayloadPlace { page: PageId(3), number: 5 };
+    const PLACE: RecordPlace = RecordPlace { page: PageId(3), number: 5 };
     const SHAPES: [RecordShape; 4] = [
         RecordShape { tags: false, texts: false },
         RecordShape { tags: false, texts: true },

@@ -2,7 +2,7 @@
 //! (`row_record.rs`).
 
 use super::fields::Fields;
-use super::payload::PayloadPlace;
+use super::record_pages::RecordPlace;
 use crate::Error;
 use crate::row_ids::TEXT_ID_BYTES_MAX;
 
@@ -25,8 +25,8 @@ pub(crate) fn encode(text: &str, payload: Option<&[u8]>) -> Vec<u8> {
 /// # Errors
 ///
 /// [`Error::Corrupt`] if it is not such a record.
-pub(crate) fn decode(place: PayloadPlace, start: &[u8]) -> Result<(&str, Option<&[u8]>), Error> {
-    let bad = |what: &str| Error::corrupt(place.page, format!("payload {}: {what}", place.number));
+pub(crate) fn decode(place: RecordPlace, start: &[u8]) -> Result<(&str, Option<&[u8]>), Error> {
+    let bad = |what: &str| Error::corrupt(place.page, format!("record {}: {what}", place.number));
     if start.len() < HEADER_BYTES {
         return Err(bad("it has no text id"));
     }
@@ -50,7 +50,7 @@ mod tests {
     use crate::page::PageId;
     use crate::random::Random;
 
-    const PLACE: PayloadPlace = PayloadPlace { page: PageId(3), number: 5 };
+    const PLACE: RecordPlace = RecordPlace { page: PageId(3), number: 5 };
 
     #[test]
     fn a_record_gives_back_text_and_payload() {

@@ -16,7 +16,7 @@
 //! |---|---|
 //! | `job.rs` | what every phase needs: options, layout of nodes, threads, progress |
 //! | `memory.rs`, `disk.rs` | estimates of memory and of disk space, before the build starts |
-//! | `payloads.rs` | payloads, text ids and tags, which are written first |
+//! | `records.rs` | payloads, text ids and tags, which are written first |
 //! | `survey.rs`, `sample.rs` | the first pass over the rows; the rows that the model is trained on |
 //! | `rows.rs` | the second pass: the codes of every row |
 //! | `connect.rs` | the edges of rows in memory |
@@ -31,7 +31,7 @@ mod job;
 mod keep;
 pub(crate) mod memory;
 mod order;
-mod payloads;
+mod records;
 mod rows;
 mod sample;
 mod spilled;
@@ -51,7 +51,7 @@ use disk::Demand;
 pub(crate) use disk::{graph_bytes, graph_bytes_about};
 use job::{Job, check_dim};
 use order::page_order;
-use payloads::WithPlaces;
+use records::WithPlaces;
 use rows::Rows;
 use spilled::plan::Plan;
 pub use spilled::plan::build_memory_bytes_min;
@@ -85,13 +85,13 @@ pub fn build(
     // If rows have records, each node has one more word: the place of its record.
     let words = source.columns().map_or(0, ColumnRows::words) + usize::from(has_records);
     let job = &mut Job::new(options, (source.dim(), words), &mut *progress)?;
-    refuse_early(job, source, payloads::record_bytes(source.columns(), texts.as_deref()), sink.scratch())?;
+    refuse_early(job, source, records::record_bytes(source.columns(), texts.as_deref()), sink.scratch())?;
     let meta = match has_records {
         false => build_from(source, options, None, sink, progress)?,
         true => {
             let (mut source, first, listed) = WithPlaces::write(job, source, texts, PageId(1), sink)?;
             let mut meta = build_from(&mut source, options, Some(first), sink, progress)?;
-            (meta.change.payload_head, meta.keeps_payloads) = (listed, payloads);
+            (meta.change.records_head, meta.keeps_payloads) = (listed, payloads);
             meta
         }
     };

@@ -1,7 +1,7 @@
 //! Dead nodes, from the list of dead nodes to free slots.
 
 use super::steps::{Seen, Steps};
-use super::{keep, payloads};
+use super::{keep, record_pages};
 use crate::Error;
 use crate::ids::NodeId;
 use crate::page::dead_list::{self, Dead};
@@ -70,8 +70,8 @@ pub(super) fn free<W: PagesMut>(
 ) -> Result<(), Error> {
     let layout = steps.layout();
     let (page, slot) = layout.place(node);
-    if let Some(place) = payloads::place_of(steps, node)? {
-        payloads::free(steps, place)?;
+    if let Some(place) = record_pages::place_of(steps, node)? {
+        record_pages::free(steps, place)?;
     }
     steps.step_meta(&[page, dead_page], &mut |meta, bodies| {
         let [node_body, dead_body] = bodies else { unreachable!("the step has two pages") };

@@ -14,7 +14,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `steps.rs`, `graph_pages.rs` | the pages and the meta page of a transaction |
-//! | `ids.rs`, `slots.rs`, `rows.rs`, `dead.rs`, `pending.rs`, `sweep.rs`, `keep.rs`, `payloads.rs` | done by steps: ids as users give them; free slots; row ids; dead nodes; row ids that wait; unused graphs; kept vectors; payloads |
+//! | `ids.rs`, `slots.rs`, `rows.rs`, `dead.rs`, `pending.rs`, `sweep.rs`, `keep.rs`, `record_pages.rs` | done by steps: ids as users give them; free slots; row ids; dead nodes; row ids that wait; unused graphs; kept vectors; pages of records |
 //! | `explorer.rs`, `near.rs`, `encode.rs`, `edges.rs`, `offer.rs` | the parts of the graph |
 //! | `graph.rs` | the graph: walk, targets, edges, entry points |
 //! | `in_edges.rs` | the edges that lead to dead nodes |
@@ -43,10 +43,10 @@ mod landmarks;
 mod measured;
 mod near;
 mod offer;
-mod payloads;
 pub(crate) mod pending;
 mod pop;
 mod post;
+mod record_pages;
 mod records;
 mod retrain;
 mod rows;

@@ -1,19 +1,19 @@
 //! The records of rows: their tags, text ids and payloads, as the index keeps them on the pages of
-//! payloads.
+//! records.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::encode::EncodedRow;
 use super::graph::Graph;
-use super::{payloads, rows};
+use super::{record_pages, rows};
 use crate::Error;
 use crate::columns::tags::check_count;
 use crate::columns::{ColumnRows, RowValues, keeps_no_payloads, set_last_key};
 use crate::ids::NodeId;
 use crate::page::PagesMut;
 use crate::page::meta::Meta;
-use crate::page::payload::PayloadPlace;
+use crate::page::record_pages::RecordPlace;
 use crate::page::row_record::RecordShape;
 use crate::row_ids::{IdKey, RowId};
 
@@ -66,7 +66,7 @@ pub(super) fn keep<W: PagesMut>(
     if !graph.meta().has_places() {
         return Ok(());
     }
-    let keep = |record: &[u8]| graph.in_section(|graph| payloads::keep(graph.steps_mut(), record));
+    let keep = |record: &[u8]| graph.in_section(|graph| record_pages::keep(graph.steps_mut(), record));
     let place = record.map(keep).transpose()?;
     set_last_key(values, place);
     Ok(())
@@ -83,11 +83,11 @@ pub(super) fn is_kept<W: PagesMut>(
     if !graph.meta().has_places() {
         return Ok(true);
     }
-    let place = payloads::place_of(graph.steps(), old)?;
+    let place = record_pages::place_of(graph.steps(), old)?;
     set_last_key(values, place);
     match (place, record) {
         (None, None) => Ok(true),
-        (Some(place), Some(record)) => Ok(payloads::read(graph.steps(), place)? == record),
+        (Some(place), Some(record)) => Ok(record_pages::read(graph.steps(), place)? == record),
         _ => Ok(false),
     }
 }
@@ -111,7 +111,7 @@ pub(super) fn keep_of_trained<W: PagesMut>(
             replaced += 1;
         }
         if let Some(record) = records.and_then(|records| records[at].as_deref()) {
-            let place = payloads::keep(graph.steps_mut(), record)?;
+            let place = record_pages::keep(graph.steps_mut(), record)?;
             values.set_place(at, Some(place));
         }
     }
@@ -135,10 +135,10 @@ pub(super) fn update<W: PagesMut>(
     }
     let mut new = ColumnRows::default();
     new.push_keys(&keys);
-    let old = place.map(|place| payloads::read(graph.steps(), place)).transpose()?;
+    let old = place.map(|place| record_pages::read(graph.steps(), place)).transpose()?;
     let (text, kept) = match (place, &old) {
         (Some(place), Some(old)) => {
-            let old = shape.decode(PayloadPlace::of_key(place), old)?;
+            let old = shape.decode(RecordPlace::of_key(place), old)?;
             (old.text, old.payload)
         }
         _ => (None, None),

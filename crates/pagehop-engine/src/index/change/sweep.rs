@@ -1,7 +1,7 @@
 //! Frees the pages of graphs that are no longer used: replaced by training, or given up.
 
 use super::steps::Steps;
-use super::{keep, payloads};
+use super::{keep, record_pages};
 use crate::Error;
 use crate::page::kind::{self, PageKind, kind};
 use crate::page::meta::Making;
@@ -44,7 +44,7 @@ pub(super) fn sweep_retired<W: PagesMut>(steps: &mut Steps<'_, W>) -> Result<(),
         let stays = match found {
             // A page of nodes names places on this page, and is freed together with it.
             Some(PageKind::Vectors | PageKind::Empty) => keeps,
-            Some(PageKind::Payload | PageKind::PayloadPart) => true,
+            Some(PageKind::Records | PageKind::RecordPart) => true,
             _ => false,
         };
         if stays {
@@ -55,7 +55,7 @@ pub(super) fn sweep_retired<W: PagesMut>(steps: &mut Steps<'_, W>) -> Result<(),
             continue;
         }
         if found == Some(PageKind::Node) {
-            payloads::free_of_dead(steps, page)?;
+            record_pages::free_of_dead(steps, page)?;
         }
         let kept_at = if found == Some(PageKind::Node) { None } else { keep::new_places(steps)? };
         steps.step_meta(&[page], &mut |meta, bodies| {

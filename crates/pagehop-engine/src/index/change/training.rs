@@ -327,7 +327,7 @@ pub(super) fn replace(meta: &mut Meta, built: &Meta) -> ChangeState {
         meta.rows = rows;
     }
     meta.change.commit = before.commit;
-    (meta.change.payload_head, meta.change.payload_empty) = (before.payload_head, before.payload_empty);
+    (meta.change.records_head, meta.change.records_empty) = (before.records_head, before.records_empty);
     meta.change.mark = before.mark;
     before
 }

@@ -5,13 +5,13 @@
 //! node. If the generations of an edge and its target agree, the edge has the code that follows
 //! from the target's own code. The map names every live node once, the dead list every dead node
 //! once, and the list of free slots every page that has one. Each kept vector has a place of its
-//! own and is the one that its node's code was made from, and each payload belongs to one node. A
+//! own and is the one that its node's code was made from, and each record belongs to one node. A
 //! text id leads to its row, and no two rows have the same. A landmark whose node is still the same
 //! carries what an edge to it would. Then a walk from the entry points counts what a search can
 //! reach.
 //!
 //! All of this holds after every step of a change, so a crash between two steps leaves a valid
-//! index. Only a payload is written before its node: that holds after every commit.
+//! index. Only a record is written before its node: that holds after every commit.
 //!
 //! | file | subject |
 //! |---|---|
@@ -19,13 +19,13 @@
 //! | `lists.rs` | dead nodes, row ids that wait for a node, landmarks |
 //! | `postings.rs` | the trees of columns |
 //! | `kept.rs` | kept vectors |
-//! | `payloads.rs`, `texts.rs`, `tags.rs` | records of rows; the text id of a record; its tags |
+//! | `records.rs`, `texts.rs`, `tags.rs` | records of rows; the text id of a record; its tags |
 
 mod kept;
 mod lists;
 mod nodes;
-mod payloads;
 mod postings;
+mod records;
 mod tags;
 mod texts;
 
@@ -114,7 +114,7 @@ fn check_once<P: Pages>(
         }
     }
     kept.finish()?;
-    payloads::check(state, reader)?;
+    records::check(state, reader)?;
     check.rows()?;
     check.free_list()?;
     check.map(reader)?;

@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::columns::RowValues;
 use crate::index::state::State;
-use crate::page::payload::{self, PayloadPlace};
+use crate::page::record_pages::{self, RecordPlace};
 use crate::page::row_record::{check_tags, read_tags};
 use crate::page::{PageId, Reader};
 
@@ -19,9 +19,9 @@ pub(super) fn check<R: Reader>(
     values: RowValues<'_>,
 ) -> Result<(), Error> {
     let (shape, columns) = (state.meta.record_shape(), &state.columns.columns);
-    let Some(place) = values.last_key().map(PayloadPlace::of_key) else {
+    let Some(place) = values.last_key().map(RecordPlace::of_key) else {
         return read_tags(reader, shape, columns, (page, values)).map(|_| ());
     };
-    let start = payload::read_start(reader, place)?;
+    let start = record_pages::read_start(reader, place)?;
     check_tags(place, &shape.decode(place, &start)?.sets, columns, values)
 }

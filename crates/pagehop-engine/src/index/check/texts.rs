@@ -4,14 +4,14 @@
 use crate::Error;
 use crate::index::find::read_text;
 use crate::page::meta::Meta;
-use crate::page::payload::PayloadPlace;
+use crate::page::record_pages::RecordPlace;
 use crate::page::{PageId, Reader};
 use crate::text_ids;
 
 /// The live rows: the hash of each text, and where it is.
 #[derive(Default)]
 pub(super) struct Texts {
-    living: Vec<(u64, PayloadPlace)>,
+    living: Vec<(u64, RecordPlace)>,
 }
 
 impl Texts {
@@ -25,7 +25,7 @@ impl Texts {
         meta: &Meta,
         reader: &mut R,
         (page, row_id, is_live): (PageId, u64, bool),
-        place: Option<PayloadPlace>,
+        place: Option<RecordPlace>,
     ) -> Result<(), Error> {
         let text = read_text(meta, reader, (row_id, page), place)?;
         if let Some(place) = place.filter(|_| is_live) {

@@ -1,9 +1,9 @@
-//! Payloads, text ids and tags of a bulk build: they are written first, so that nodes can name
-//! their places.
+//! The records of a bulk build: payloads, text ids and tags. They are written first, so that nodes
+//! can name their places.
 
 use super::job::Job;
 use crate::columns::ColumnRows;
-use crate::page::payload::PayloadWriter;
+use crate::page::record_pages::RecordWriter;
 use crate::page::row_record::RecordShape;
 use crate::page::{PageId, PageSink};
 use crate::text_ids::{self, NewNumbers, Numbered};
@@ -23,7 +23,7 @@ pub(crate) struct WithPlaces<'s> {
 }
 
 impl<'s> WithPlaces<'s> {
-    /// Writes the payloads of a source from page `first` on, with the ids of its rows if they are
+    /// Writes the records of a source from page `first` on, with the ids of its rows if they are
     /// `texts`. Returns the page after them, and the first of those with room.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl<'s> WithPlaces<'s> {
         }
         let numbers = texts.as_deref().map(|texts| numbers(job, texts)).transpose()?;
         let shape = RecordShape { tags: columns.has_tags(), texts: texts.is_some() };
-        let mut writer = PayloadWriter::new(sink, first);
+        let mut writer = RecordWriter::new(sink, first);
         for row in 0..count {
             if row.is_multiple_of(LOOK_RECORDS) {
                 job.step("records", row as u64, count as u64)?;

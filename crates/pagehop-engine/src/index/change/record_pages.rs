@@ -1,8 +1,8 @@
-//! Writes payloads to pages, and frees their places.
+//! Writes records to pages, and frees their places.
 //!
-//! A payload belongs to one node. It is written before its node, and freed when the slot of the
-//! node becomes free. When the model is trained again, payloads of live rows stay in their places
-//! and belong to the new nodes. Payloads of dead nodes are freed with the retired graph.
+//! A record belongs to one node. It is written before its node, and freed when the slot of the node
+//! becomes free. When the model is trained again, records of live rows stay in their places and
+//! belong to the new nodes. Records of dead nodes are freed with the retired graph.
 
 use super::steps::Steps;
 use crate::Error;
@@ -11,47 +11,47 @@ use crate::page::kind;
 use crate::page::layout::FreeLink;
 use crate::page::meta::Meta;
 use crate::page::node::{FLAGS_DEAD, FLAGS_UNLINKED, NodeRef};
-use crate::page::payload::{self, PART_BYTES, PayloadPlace, PayloadRecord, ROOM_LISTED, ROOM_MIN};
+use crate::page::record_pages::{self, PART_BYTES, ROOM_LISTED, ROOM_MIN, RecordPlace, StoredRecord};
 use crate::page::{PageId, PagesMut, Reader};
 
-/// Pages of the list of pages with room that are tried for a payload before it gets another page.
+/// Pages of the list of pages with room that are tried for a record before it gets another page.
 const PAGES_TRIED: usize = 4;
 
-/// Writes a payload. Returns its place, as the number that a node stores.
+/// Writes a record. Returns its place, as the number that a node stores.
 pub(super) fn keep<W: PagesMut>(steps: &mut Steps<'_, W>, bytes: &[u8]) -> Result<u64, Error> {
-    payload::check_length(bytes)?;
+    record_pages::check_length(bytes)?;
     let mut parts = 0;
     for part in bytes.chunks_exact(PART_BYTES).rev() {
-        let page = empty_payload_page(steps)?;
+        let page = empty_page(steps)?;
         steps.step(&[page], &mut |bodies| {
-            payload::write_part(bodies[0], part, parts);
+            record_pages::write_part(bodies[0], part, parts);
             Ok(())
         })?;
         parts = page.0;
     }
-    let record = payload::record(bytes, parts);
-    let page = page_with_room(steps, record.len())?;
+    let rest = record_pages::on_page(bytes, parts);
+    let page = page_with_room(steps, rest.len())?;
     let mut number = None;
     steps.step_meta(&[page], &mut |meta, bodies| {
         let body = &mut *bodies[0];
-        number = payload::put(page, body, &record)?;
+        number = record_pages::put(page, body, &rest)?;
         unlist_if_full(meta, page, body)
     })?;
-    let number = number.ok_or_else(|| Error::corrupt(page, "a payload does not fit the room that it has"))?;
-    Ok(PayloadPlace { page, number }.key())
+    let number = number.ok_or_else(|| Error::corrupt(page, "a record does not fit the room that it has"))?;
+    Ok(RecordPlace { page, number }.key())
 }
 
-/// A page without payloads that is in no list: the first of the list of empty pages, or a new one.
-fn empty_payload_page<W: PagesMut>(steps: &mut Steps<'_, W>) -> Result<PageId, Error> {
-    let first = PageId(steps.meta().change.payload_empty);
+/// A page without records that is in no list: the first of the list of empty pages, or a new one.
+fn empty_page<W: PagesMut>(steps: &mut Steps<'_, W>) -> Result<PageId, Error> {
+    let first = PageId(steps.meta().change.records_empty);
     if first.0 == 0 {
         return steps.allocate(1);
     }
     steps.step_meta(&[first], &mut |meta, bodies| {
-        if !payload::entries(first, bodies[0])?.is_empty() {
-            return Err(Error::corrupt(first, "it has payloads, but is in the list of empty pages"));
+        if !record_pages::entries(first, bodies[0])?.is_empty() {
+            return Err(Error::corrupt(first, "it has records, but is in the list of empty pages"));
         }
-        meta.change.payload_empty = FreeLink::read(bodies[0]).next;
+        meta.change.records_empty = FreeLink::read(bodies[0]).next;
         FreeLink::default().write(bodies[0]);
         Ok(())
     })?;
@@ -61,7 +61,7 @@ fn empty_payload_page<W: PagesMut>(steps: &mut Steps<'_, W>) -> Result<PageId, E
 /// A page of records with at least `bytes` bytes of room: one of the first of the list of pages
 /// with room, or else an empty page, which joins that list.
 fn page_with_room<W: PagesMut>(steps: &mut Steps<'_, W>, bytes: usize) -> Result<PageId, Error> {
-    let mut page = PageId(steps.meta().change.payload_head);
+    let mut page = PageId(steps.meta().change.records_head);
     for _ in 0..PAGES_TRIED {
         if page.0 == 0 {
             break;
@@ -69,7 +69,7 @@ fn page_with_room<W: PagesMut>(steps: &mut Steps<'_, W>, bytes: usize) -> Result
         let next = {
             let reader = steps.reader();
             let body = reader.finish(page)?;
-            if payload::room(page, &body)? >= bytes {
+            if record_pages::room(page, &body)? >= bytes {
                 return Ok(page);
             }
             FreeLink::read(&body).next
@@ -77,36 +77,36 @@ fn page_with_room<W: PagesMut>(steps: &mut Steps<'_, W>, bytes: usize) -> Result
         page = PageId(next);
     }
     pass_first_page(steps)?;
-    let page = empty_payload_page(steps)?;
+    let page = empty_page(steps)?;
     steps.step_meta(&[page], &mut |meta, bodies| {
-        payload::init(bodies[0]);
+        record_pages::init(bodies[0]);
         list(meta, page, bodies[0]);
         Ok(())
     })?;
     Ok(page)
 }
 
-/// Takes the first page off the list of pages with room, so that the next payload does not try it
+/// Takes the first page off the list of pages with room, so that the next record does not try it
 /// again: it had too little room. It joins the list again when enough of it is freed.
 fn pass_first_page<W: PagesMut>(steps: &mut Steps<'_, W>) -> Result<(), Error> {
-    let first = PageId(steps.meta().change.payload_head);
+    let first = PageId(steps.meta().change.records_head);
     if first.0 == 0 {
         return Ok(());
     }
     steps.step_meta(&[first], &mut |meta, bodies| {
-        kind::expect_kind(first, bodies[0], kind::PageKind::Payload)?;
-        meta.change.payload_head = FreeLink::read(bodies[0]).next;
+        kind::expect_kind(first, bodies[0], kind::PageKind::Records)?;
+        meta.change.records_head = FreeLink::read(bodies[0]).next;
         FreeLink::default().write(bodies[0]);
         Ok(())
     })
 }
 
-/// Reads the payload in a place that a node names.
+/// Reads the record in a place that a node names.
 pub(super) fn read<W: PagesMut>(steps: &Steps<'_, W>, place: u64) -> Result<Vec<u8>, Error> {
-    payload::read(&mut steps.reader(), PayloadPlace::of_key(place))
+    record_pages::read(&mut steps.reader(), RecordPlace::of_key(place))
 }
 
-/// The place of a node's payload; `None` if it has none.
+/// The place of a node's record; `None` if it has none.
 pub(super) fn place_of<W: PagesMut>(steps: &Steps<'_, W>, node: NodeId) -> Result<Option<u64>, Error> {
     if !steps.meta().has_places() {
         return Ok(None);
@@ -114,22 +114,22 @@ pub(super) fn place_of<W: PagesMut>(steps: &Steps<'_, W>, node: NodeId) -> Resul
     steps.look(node, |found, _| found.values().last_key())
 }
 
-/// Frees the place of a payload.
+/// Frees the place of a record.
 pub(super) fn free<W: PagesMut>(steps: &mut Steps<'_, W>, place: u64) -> Result<(), Error> {
-    let place = PayloadPlace::of_key(place);
+    let place = RecordPlace::of_key(place);
     let (count, mut part) = {
         let reader = steps.reader();
         let body = reader.finish(place.page)?;
-        let PayloadRecord { length, parts, .. } = payload::read_record(place, &body)?;
-        (payload::parts_of(length), PageId(parts))
+        let StoredRecord { length, parts, .. } = record_pages::read_record(place, &body)?;
+        (record_pages::parts_of(length), PageId(parts))
     };
     for _ in 0..count {
         let mut next = 0;
         steps.step_meta(&[part], &mut |meta, bodies| {
             let body = &mut *bodies[0];
-            kind::expect_kind(part, body, kind::PageKind::PayloadPart)?;
-            next = payload::next_part(body);
-            payload::init(body);
+            kind::expect_kind(part, body, kind::PageKind::RecordPart)?;
+            next = record_pages::next_part(body);
+            record_pages::init(body);
             list_empty(meta, part, body);
             Ok(())
         })?;
@@ -137,18 +137,18 @@ pub(super) fn free<W: PagesMut>(steps: &mut Steps<'_, W>, place: u64) -> Result<
     }
     steps.step_meta(&[place.page], &mut |meta, bodies| {
         let body = &mut *bodies[0];
-        payload::remove(place, body)?;
+        record_pages::remove(place, body)?;
         match FreeLink::read(body).listed {
             true => {}
-            false if payload::entries(place.page, body)?.is_empty() => list_empty(meta, place.page, body),
-            false if payload::room(place.page, body)? >= ROOM_LISTED => list(meta, place.page, body),
+            false if record_pages::entries(place.page, body)?.is_empty() => list_empty(meta, place.page, body),
+            false if record_pages::room(place.page, body)? >= ROOM_LISTED => list(meta, place.page, body),
             false => {}
         }
         Ok(())
     })
 }
 
-/// Frees the payloads of the dead nodes on a page of a retired graph. Payloads of live nodes belong
+/// Frees the records of the dead nodes on a page of a retired graph. Records of live nodes belong
 /// to the new graph.
 pub(super) fn free_of_dead<W: PagesMut>(steps: &mut Steps<'_, W>, page: PageId) -> Result<(), Error> {
     if !steps.meta().has_places() {
@@ -167,20 +167,20 @@ pub(super) fn free_of_dead<W: PagesMut>(steps: &mut Steps<'_, W>, page: PageId) 
 
 /// Puts a page at the front of the list of pages with room.
 fn list(meta: &mut Meta, page: PageId, body: &mut [u8]) {
-    FreeLink { listed: true, next: meta.change.payload_head }.write(body);
-    meta.change.payload_head = page.0;
+    FreeLink { listed: true, next: meta.change.records_head }.write(body);
+    meta.change.records_head = page.0;
 }
 
 /// Puts a page at the front of the list of empty pages.
 fn list_empty(meta: &mut Meta, page: PageId, body: &mut [u8]) {
-    FreeLink { listed: true, next: meta.change.payload_empty }.write(body);
-    meta.change.payload_empty = page.0;
+    FreeLink { listed: true, next: meta.change.records_empty }.write(body);
+    meta.change.records_empty = page.0;
 }
 
 /// Takes a page off the list of pages with room if it is the first and has less than [`ROOM_MIN`].
 fn unlist_if_full(meta: &mut Meta, page: PageId, body: &mut [u8]) -> Result<(), Error> {
-    if meta.change.payload_head == page.0 && payload::room(page, body)? < ROOM_MIN {
-        meta.change.payload_head = FreeLink::read(body).next;
+    if meta.change.records_head == page.0 && record_pages::room(page, body)? < ROOM_MIN {
+        meta.change.records_head = FreeLink::read(body).next;
         FreeLink::default().write(body);
     }
     Ok(())

@@ -1,10 +1,10 @@
-//! Payloads: bytes that users keep with rows, on pages of their own, so that a walk does not read
-//! them.
+//! Pages of records: what an index keeps of rows outside of their nodes (`row_record.rs`), so that
+//! a walk does not read it.
 //!
-//! A node names the place of its row's payload: a page and the number of a record on it. A record
-//! stays in its place as long as the node exists, so a reader that sees the row finds its payload,
-//! whatever is committed at the same time. A long payload has its first bytes on pages of parts,
-//! and the rest in its record.
+//! A node names the place of its row's record: a page and the number of an entry on it. A record
+//! stays in its place as long as the node exists, so a reader that sees the row finds its record,
+//! whatever is committed at the same time. A long record has its first bytes on pages of parts, and
+//! the rest on the page of records.
 //!
 //! Pages of records with room form a list, like pages of nodes with free slots. Empty pages form
 //! another list.
@@ -15,9 +15,9 @@ use super::layout::FreeLink;
 use super::{BODY_BYTES, PageId, PageSink, Reader};
 use crate::Error;
 
-/// Most bytes of a payload. If ids are texts, the row's text id counts, too.
+/// Most bytes of a record, and so of a payload: the row's tags and its text id count, too.
 pub const PAYLOAD_BYTES_MAX: usize = 64 << 20;
-/// Bytes of a payload on a page of parts.
+/// Bytes of a record on a page of parts.
 pub(crate) const PART_BYTES: usize = 8108;
 /// A page of records joins the list of pages with room when it has at least this many free bytes.
 pub(crate) const ROOM_LISTED: usize = 2048;
@@ -29,19 +29,19 @@ const COUNT_AT: usize = 2;
 const LOW_AT: usize = 8;
 const NEXT_AT: usize = 4;
 const FIRST_AT: usize = 40;
-/// Bytes of an entry: the offset and the length of a record.
+/// Bytes of an entry: the offset and the length of what lies on the page of a record.
 const ENTRY_BYTES: usize = 4;
-/// Bytes of a record before those of the payload: its length, and the first page of parts.
+/// Bytes on the page before the rest of a record: its length, and the first page of parts.
 const RECORD_HEADER_BYTES: usize = 8;
 
-/// The place of a payload.
+/// The place of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct PayloadPlace {
+pub(crate) struct RecordPlace {
     pub(crate) page: PageId,
     pub(crate) number: u16,
 }
 
-impl PayloadPlace {
+impl RecordPlace {
     /// The place as the number that a node stores.
     pub(crate) fn key(self) -> u64 {
         u64::from(self.page.0) << 16 | u64::from(self.number)
@@ -53,9 +53,9 @@ impl PayloadPlace {
     }
 }
 
-/// The content of a record.
+/// A record, as it lies on its page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PayloadRecord<'a> {
+pub(crate) struct StoredRecord<'a> {
     pub(crate) length: usize,
     /// First page of its parts; 0 if there are none.
     pub(crate) parts: u32,
@@ -63,31 +63,31 @@ pub(crate) struct PayloadRecord<'a> {
     pub(crate) rest: &'a [u8],
 }
 
-/// Pages of parts that a payload of this length takes.
+/// Pages of parts that a record of this length takes.
 pub(crate) fn parts_of(length: usize) -> usize {
     length / PART_BYTES
 }
 
-/// The bytes of a record.
-pub(crate) fn record(payload: &[u8], parts: u32) -> Vec<u8> {
+/// What lies on the page of a record, whose first page of parts is `parts`, 0 if there are none.
+pub(crate) fn on_page(record: &[u8], parts: u32) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(RECORD_HEADER_BYTES + PART_BYTES);
-    bytes.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(&(record.len() as u32).to_le_bytes());
     bytes.extend_from_slice(&parts.to_le_bytes());
-    bytes.extend_from_slice(&payload[parts_of(payload.len()) * PART_BYTES..]);
+    bytes.extend_from_slice(&record[parts_of(record.len()) * PART_BYTES..]);
     bytes
 }
 
 /// Makes a body a page of parts with the bytes `part`. `next` is the next page of parts; 0 if there
 /// is none.
 pub(crate) fn write_part(body: &mut [u8], part: &[u8], next: u32) {
-    kind::clear(body, PageKind::PayloadPart);
+    kind::clear(body, PageKind::RecordPart);
     FieldsMut::at(body, NEXT_AT).u32(next);
     body[FIRST_AT..FIRST_AT + part.len()].copy_from_slice(part);
 }
 
 /// Makes a body an empty page of records.
 pub(crate) fn init(body: &mut [u8]) {
-    kind::clear(body, PageKind::Payload);
+    kind::clear(body, PageKind::Records);
     set_head(body, 0, BODY_BYTES);
 }
 
@@ -97,18 +97,18 @@ pub(crate) fn init(body: &mut [u8]) {
 ///
 /// [`Error::Corrupt`] if the page is not a page of records, or a record lies outside of its area.
 pub(crate) fn entries(page: PageId, body: &[u8]) -> Result<Vec<(usize, usize)>, Error> {
-    kind::expect_kind(page, body, PageKind::Payload)?;
+    kind::expect_kind(page, body, PageKind::Records)?;
     let (count, low) = head(body);
     let start = FIRST_AT + count * ENTRY_BYTES;
     if start > low || low > BODY_BYTES {
-        return Err(Error::corrupt(page, format!("{count} payloads from byte {low} on")));
+        return Err(Error::corrupt(page, format!("{count} records from byte {low} on")));
     }
     let entries = (0..count).map(|number| {
         let mut fields = Fields::at(body, FIRST_AT + number * ENTRY_BYTES);
         let (offset, length) = (usize::from(fields.u16()), usize::from(fields.u16()));
         let is_free = offset == 0 && length == 0;
         if !is_free && (offset < low || offset + length > BODY_BYTES || length < RECORD_HEADER_BYTES) {
-            let what = format!("payload {number} has {length} bytes at {offset}, records begin at {low}");
+            let what = format!("record {number} has {length} bytes at {offset}, records begin at {low}");
             return Err(Error::corrupt(page, what));
         }
         Ok((offset, length))
@@ -121,8 +121,8 @@ pub(crate) fn entries(page: PageId, body: &[u8]) -> Result<Vec<(usize, usize)>, 
 /// # Errors
 ///
 /// [`Error::Corrupt`] if there is none, or the page is not a page of records.
-pub(crate) fn read_record(place: PayloadPlace, body: &[u8]) -> Result<PayloadRecord<'_>, Error> {
-    let bad = |what: &str| Error::corrupt(place.page, format!("payload {}: {what}", place.number));
+pub(crate) fn read_record(place: RecordPlace, body: &[u8]) -> Result<StoredRecord<'_>, Error> {
+    let bad = |what: &str| Error::corrupt(place.page, format!("record {}: {what}", place.number));
     let entries = entries(place.page, body)?;
     let (offset, bytes) = entries.get(usize::from(place.number)).copied().unwrap_or_default();
     if offset == 0 {
@@ -133,9 +133,9 @@ pub(crate) fn read_record(place: PayloadPlace, body: &[u8]) -> Result<PayloadRec
     let rest = &body[offset + RECORD_HEADER_BYTES..offset + bytes];
     let is_right = length <= PAYLOAD_BYTES_MAX && length % PART_BYTES == rest.len();
     if !is_right || (parts == 0) != (parts_of(length) == 0) {
-        return Err(bad("its length contradicts its record"));
+        return Err(bad("its length contradicts its bytes"));
     }
-    Ok(PayloadRecord { length, parts, rest })
+    Ok(StoredRecord { length, parts, rest })
 }
 
 /// The room for another record and its entry, in bytes.
@@ -180,7 +180,7 @@ pub(crate) fn put(page: PageId, body: &mut [u8], record: &[u8]) -> Result<Option
 /// # Errors
 ///
 /// [`Error::Corrupt`] if there is none; those of [`entries`].
-pub(crate) fn remove(place: PayloadPlace, body: &mut [u8]) -> Result<(), Error> {
+pub(crate) fn remove(place: RecordPlace, body: &mut [u8]) -> Result<(), Error> {
     read_record(place, body)?;
     let mut entries = entries(place.page, body)?;
     let (offset, length) = std::mem::take(&mut entries[usize::from(place.number)]);
@@ -229,12 +229,12 @@ fn write_entries(body: &mut [u8], entries: &[(usize, usize)], low: usize) {
     }
 }
 
-/// Reads the first bytes of a payload: those of its first page of parts, or all.
+/// Reads the first bytes of a record: those of its first page of parts, or all.
 ///
 /// # Errors
 ///
 /// Those of [`read`].
-pub(crate) fn read_start<R: Reader>(reader: &mut R, place: PayloadPlace) -> Result<Vec<u8>, Error> {
+pub(crate) fn read_start<R: Reader>(reader: &mut R, place: RecordPlace) -> Result<Vec<u8>, Error> {
     let (parts, rest) = {
         let body = reader.finish(place.page)?;
         let record = read_record(place, &body)?;
@@ -246,38 +246,38 @@ pub(crate) fn read_start<R: Reader>(reader: &mut R, place: PayloadPlace) -> Resu
     }
     let part = {
         let body = reader.finish(parts)?;
-        kind::expect_kind(parts, &body, PageKind::PayloadPart)?;
+        kind::expect_kind(parts, &body, PageKind::RecordPart)?;
         body[FIRST_AT..FIRST_AT + PART_BYTES].to_vec()
     };
     reader.release();
     Ok(part)
 }
 
-/// Reads a payload.
+/// Reads a record.
 ///
 /// # Errors
 ///
 /// [`Error::Corrupt`] if pages contradict each other; any error of the reader.
-pub(crate) fn read<R: Reader>(reader: &mut R, place: PayloadPlace) -> Result<Vec<u8>, Error> {
+pub(crate) fn read<R: Reader>(reader: &mut R, place: RecordPlace) -> Result<Vec<u8>, Error> {
     let (length, mut page, rest) = {
         let body = reader.finish(place.page)?;
         let record = read_record(place, &body)?;
         (record.length, PageId(record.parts), record.rest.to_vec())
     };
     reader.release();
-    let mut payload = Vec::new();
+    let mut record = Vec::new();
     for _ in 0..parts_of(length) {
         let next = {
             let body = reader.finish(page)?;
-            kind::expect_kind(page, &body, PageKind::PayloadPart)?;
-            payload.extend_from_slice(&body[FIRST_AT..FIRST_AT + PART_BYTES]);
+            kind::expect_kind(page, &body, PageKind::RecordPart)?;
+            record.extend_from_slice(&body[FIRST_AT..FIRST_AT + PART_BYTES]);
             next_part(&body)
         };
         reader.release();
         page = PageId(next);
     }
-    payload.extend_from_slice(&rest);
-    Ok(payload)
+    record.extend_from_slice(&rest);
+    Ok(record)
 }
 
 /// The page of parts after this one.
@@ -285,17 +285,17 @@ pub(crate) fn next_part(body: &[u8]) -> u32 {
     Fields::at(body, NEXT_AT).u32()
 }
 
-/// Refuses a payload that is too long.
-pub(crate) fn check_length(payload: &[u8]) -> Result<(), Error> {
-    if payload.len() <= PAYLOAD_BYTES_MAX {
+/// Refuses a record that is too long: all but its payload is short.
+pub(crate) fn check_length(record: &[u8]) -> Result<(), Error> {
+    if record.len() <= PAYLOAD_BYTES_MAX {
         return Ok(());
     }
-    let what = format!("a payload has {} bytes, up to {PAYLOAD_BYTES_MAX} are kept", payload.len());
+    let what = format!("a payload has {} bytes, up to {PAYLOAD_BYTES_MAX} are kept", record.len());
     Err(Error::argument(what))
 }
 
-/// Writes pages of payloads of a new index to its sink.
-pub(crate) struct PayloadWriter<'s> {
+/// Writes pages of records of a new index to its sink.
+pub(crate) struct RecordWriter<'s> {
     sink: &'s mut dyn PageSink,
     /// The page of records that is being filled; none if `body` is empty.
     page: PageId,
@@ -306,32 +306,32 @@ pub(crate) struct PayloadWriter<'s> {
     pub(crate) listed: u32,
 }
 
-impl<'s> PayloadWriter<'s> {
+impl<'s> RecordWriter<'s> {
     /// Writes pages from `first` on.
     pub(crate) fn new(sink: &'s mut dyn PageSink, first: PageId) -> Self {
         Self { sink, page: first, body: Vec::new(), next: first.0, listed: 0 }
     }
 
-    /// Writes a payload.
+    /// Writes a record.
     ///
     /// # Errors
     ///
     /// [`Error::Argument`] if it is too long; any error of the sink.
-    pub(crate) fn write(&mut self, payload: &[u8]) -> Result<PayloadPlace, Error> {
-        check_length(payload)?;
-        let parts = parts_of(payload.len());
+    pub(crate) fn write(&mut self, record: &[u8]) -> Result<RecordPlace, Error> {
+        check_length(record)?;
+        let parts = parts_of(record.len());
         if parts > 0 || self.body.is_empty() {
             self.end_page()?;
         }
         let first = self.next;
-        for (at, part) in payload.chunks_exact(PART_BYTES).enumerate() {
+        for (at, part) in record.chunks_exact(PART_BYTES).enumerate() {
             let mut body = vec![0; BODY_BYTES];
             let next = if at + 1 < parts { self.next + 1 } else { 0 };
             write_part(&mut body, part, next);
             self.sink.write(PageId(self.next), &body)?;
             self.next += 1;
         }
-        let record = record(payload, if parts > 0 { first } else { 0 });
+        let bytes = on_page(record, if parts > 0 { first } else { 0 });
         loop {
             if self.body.is_empty() {
                 self.body = vec![0; BODY_BYTES];
@@ -339,8 +339,8 @@ impl<'s> PayloadWriter<'s> {
                 self.page = PageId(self.next);
                 self.next += 1;
             }
-            if let Some(number) = put(self.page, &mut self.body, &record)? {
-                return Ok(PayloadPlace { page: self.page, number });
+            if let Some(number) = put(self.page, &mut self.body, &bytes)? {
+                return Ok(RecordPlace { page: self.page, number });
             }
             self.end_page()?;
         }
@@ -390,25 +390,25 @@ mod tests {
             let living: Vec<usize> = (0..known.len()).filter(|at| known[*at].is_some()).collect();
             if below(2) == 0 && !living.is_empty() {
                 let at = living[below(living.len() as u64) as usize];
-                remove(PayloadPlace { page, number: at as u16 }, &mut body).expect("it is there");
+                remove(RecordPlace { page, number: at as u16 }, &mut body).expect("it is there");
                 known[at] = None;
             } else {
-                let payload: Vec<u8> = (0..below(1500)).map(|_| below(256) as u8).collect();
+                let record: Vec<u8> = (0..below(1500)).map(|_| below(256) as u8).collect();
                 let before = room(page, &body).expect("a page");
-                let number = put(page, &mut body, &record(&payload, 0)).expect("a page");
-                assert_eq!(number.is_some(), before >= payload.len() + RECORD_HEADER_BYTES, "step {step}");
+                let number = put(page, &mut body, &on_page(&record, 0)).expect("a page");
+                assert_eq!(number.is_some(), before >= record.len() + RECORD_HEADER_BYTES, "step {step}");
                 if let Some(number) = number {
                     known.resize(known.len().max(usize::from(number) + 1), None);
-                    assert!(known[usize::from(number)].replace(payload).is_none());
+                    assert!(known[usize::from(number)].replace(record).is_none());
                 }
             }
-            for (at, payload) in known.iter().enumerate() {
-                let found = read_record(PayloadPlace { page, number: at as u16 }, &body);
-                assert_eq!(found.ok().map(|record| record.rest), payload.as_deref(), "step {step}, record {at}");
+            for (at, record) in known.iter().enumerate() {
+                let found = read_record(RecordPlace { page, number: at as u16 }, &body);
+                assert_eq!(found.ok().map(|found| found.rest), record.as_deref(), "step {step}, record {at}");
             }
         }
         known.iter().enumerate().filter(|entry| entry.1.is_some()).for_each(|(at, _)| {
-            remove(PayloadPlace { page, number: at as u16 }, &mut body).expect("it is there");
+            remove(RecordPlace { page, number: at as u16 }, &mut body).expect("it is there");
         });
         let mut empty = vec![0; BODY_BYTES];
         init(&mut empty);
