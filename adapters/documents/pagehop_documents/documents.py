@@ -228,7 +228,8 @@ class Documents:
 
         vector: shape [dim].
         where: a condition on the columns, as `pagehop.Index.search` takes it.
-        recall: share of the true nearest documents to find, on average; 0.98 by default.
+        recall: share of the true nearest documents to find, on average; by default 0.98, or the
+            highest recall below it that the calibration reached.
         """
         if self._index is None or self._table is None or k < 1:
             return []

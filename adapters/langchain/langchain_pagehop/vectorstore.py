@@ -25,8 +25,9 @@ class PagehopVectorStore(VectorStore):
 
     A method that changes the store changes all that it was given, or nothing, also after a crash.
     In searches, `filter` is a dict, a condition of Pagehop or its text, over the columns of the
-    store, and `recall` is the share of the true nearest documents to find, on average, 0.98 by
-    default. A score is a distance: smaller is nearer.
+    store, and `recall` is the share of the true nearest documents to find, on average; by default
+    0.98, or the highest recall below it that the calibration reached. A score is a distance:
+    smaller is nearer.
     """
 
     def __init__(

@@ -37,7 +37,8 @@ class PagehopVectorStore(BasePydanticVectorStore):
     columns: names and kinds of the metadata to filter by, such as `{"year": "int"}`.
     write: opens it for changes, too; only one process at a time may do so.
     cache: most bytes of the index's pages to keep in memory.
-    recall: share of the true nearest nodes that queries find, on average; 0.98 by default.
+    recall: share of the true nearest nodes that queries find, on average; by default 0.98, or the
+        highest recall below it that the calibration reached.
     """
 
     stores_text: bool = True
