@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -275,6 +276,26 @@ class Cold(Honest):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
+class Hoarding(Cold):
+    """Holds `m` MiB while it builds, and fills 8 MiB of a file without a name and 4 MiB of one with
+    a name.
+    """
+
+    description: ClassVar = describe("hoarding")
+
+    def build(self, base: Float32, metric: str, options: Options, threads: int, seed: int) -> None:
+        held = np.ones(options["m"] << 20, dtype=np.uint8)
+        with tempfile.TemporaryFile(dir=self.folder) as nameless, (self.folder / "kept").open("wb") as kept:
+            for file, size in [(nameless, 8 << 20), (kept, 4 << 20)]:
+                file.write(bytes(size))
+                file.flush()
+                os.fdatasync(file.fileno())
+            # The watch looks several times a second.
+            time.sleep(0.5)
+        assert held.any()
+        super().build(base, metric, options, threads, seed)
+
+
 class Lukewarm(Honest):
     """Reports that its caches are empty, but reads nothing."""
 
@@ -369,7 +390,7 @@ class Drifting(Honest):
 
 ALL: tuple[type[Library | Served], ...] = (
     Honest, Scanning, QuietlyScanning, Short, Repeating, Unknown, Wrong, Instant, Failing, Missing, Refusing,
-    DyingInBuild, DyingInSearch, Hanging, Slow, Warming, Cold, Lukewarm, Filtering, Elsewhere, Leaking, Costly,
-    Drifting, DyingServer,
+    DyingInBuild, DyingInSearch, Hanging, Slow, Warming, Cold, Hoarding, Lukewarm, Filtering, Elsewhere, Leaking,
+    Costly, Drifting, DyingServer,
 )  # fmt: skip
 BY_NAME: dict[str, type[Library | Served]] = {one.description.name: one for one in ALL}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ class Product(FakeProduct):
         return self.made[-1]
 
 
-class FakeLimit:
+class FakeLimit(MemoryLimit):
     """A control group that does not exist."""
 
     made: list[FakeLimit] = []  # noqa: RUF012
@@ -64,8 +64,8 @@ class FakeLimit:
         self.mib, self.name, self.entered, self.closed = mib, name, [0], False
         FakeLimit.made.append(self)
 
-    def enter(self, processes: list[int]) -> None:
-        self.entered = processes
+    def enter(self, processes: Sequence[int]) -> None:
+        self.entered = list(processes)
 
     def told(self) -> dict[str, Any]:
         return {"mib": self.mib, "peak_bytes": 7}

@@ -74,6 +74,8 @@ def test_a_limit_is_written_where_this_kernel_has_it(tmp_path: Path) -> None:
     assert limit.killed() == 0
     (group / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
     assert limit.killed() == 2
+    (group / "memory.stat").write_text("rss 1\ntotal_cache 5\ntotal_rss 3\n")
+    assert limit.anonymous_bytes() == 3
     limit.close()
     assert (tmp_path / "memory/mine/cgroup.procs").read_text() == "123", "the process is moved back to its group"
 
@@ -83,7 +85,9 @@ def test_a_limit_is_written_where_this_kernel_has_it(tmp_path: Path) -> None:
     limit = MemoryLimit(64, tmp_path, own)
     group = tmp_path / f"pagehop-lab-{os.getpid()}"
     (group / "memory.events").write_text("low 0\noom 3\noom_kill 1\noom_group_kill 0\n")
-    assert limit.killed() == 1
+    (group / "memory.stat").write_text("anon 4\nfile 5\n")
+    assert (limit.killed(), limit.anonymous_bytes()) == (1, 4)
+    assert limit.told() == {"mib": 64, "peak_bytes": None}, "this kernel does not keep the most"
     assert (group / "memory.max").read_text() == str(64 << 20)
     assert (group / "memory.swap.max").read_text() == "0"
 

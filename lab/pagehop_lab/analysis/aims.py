@@ -48,10 +48,12 @@ FIGURES: Mapping[str, Figure] = {
     "client_us": Figure("client CPU us", False, lambda point: point.raw.get("client_cpu_us_per_query")),
     "pages": Figure("pages", False, _work("pages_missed"), is_counted=True),
     "hops": Figure("hops", False, _work("hops"), is_counted=True),
+    "first_ms": Figure("ms", False, lambda point: point.raw.get("first_ms")),
     "mean_us": Figure("us", False, lambda point: (point.raw.get("latency_us") or {}).get("mean")),
     "blocks": Figure("blocks", False, lambda point: point.raw.get("blocks_read_per_query")),
     "reads": Figure("reads of 4 KiB", False, lambda point: point.raw.get("storage_reads_per_query")),
     "build_cpu_s": Figure("CPU s", False),
+    "build_cpu_us": Figure("CPU us a row", False),
     "build_s": Figure("s", False),
     "bytes_per_row": Figure("bytes", False, is_counted=True),
 }

@@ -7,6 +7,7 @@ from pagehop_lab.engines.diskann_memory import DiskannMemory
 from pagehop_lab.engines.engine import Library, Served
 from pagehop_lab.engines.faiss_hnsw import FaissHnsw
 from pagehop_lab.engines.faiss_ivfpq import FaissIvfPq
+from pagehop_lab.engines.faiss_ivfpq_disk import FaissIvfPqDisk
 from pagehop_lab.engines.faiss_sq8 import FaissSq8
 from pagehop_lab.engines.hnswlib_hnsw import HnswlibHnsw
 from pagehop_lab.engines.lancedb_index import LanceDb
@@ -26,8 +27,8 @@ from pagehop_lab.engines.usearch_hnsw import UsearchHnsw
 
 ENGINES: tuple[type[Library | Served], ...] = (
     PagehopFile, PagehopPostgres, PgvectorVector, PgvectorHalfvec, PostgresAny, MariaDbVector,
-    FaissHnsw, FaissIvfPq, FaissSq8, HnswlibHnsw, UsearchHnsw, SvsVamana, SymphonyQg, DiskannMemory, DiskannDisk,
-    ScannTree, LanceDb, MilvusServer, SqliteVecScan, NumpyScan,
+    FaissHnsw, FaissIvfPq, FaissIvfPqDisk, FaissSq8, HnswlibHnsw, UsearchHnsw, SvsVamana, SymphonyQg, DiskannMemory,
+    DiskannDisk, ScannTree, LanceDb, MilvusServer, SqliteVecScan, NumpyScan,
 )  # fmt: skip
 
 CATALOG: dict[str, type[Library | Served]] = {engine.description.name: engine for engine in ENGINES}

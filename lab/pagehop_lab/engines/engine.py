@@ -96,6 +96,15 @@ class Library(ABC):
 
         Its caches must leave room for the rest.
         """
+        self.build_memory_mib = 0
+        """Limit of memory of the process while it builds and afterwards, in MiB; 0 is none.
+
+        The kernel's cache of its files counts.
+        """
+        self.opened_s: float | None = None
+        """Seconds that opening the index took when it was last made cold. None if it is not opened
+        then, or not told.
+        """
         self.load_s: float | None = None
         """Seconds of the build before the index. None if rows and index are one."""
         self.threads = 1

@@ -60,4 +60,7 @@ class FaissIndex(Library):
     def index_bytes(self) -> int:
         import faiss
 
-        return len(faiss.serialize_index(self._index))
+        # In parts: a copy of the whole may not fit in memory.
+        sizes: list[int] = []
+        faiss.write_index(self._index, faiss.PyCallbackIOWriter(lambda part: sizes.append(len(part))))
+        return sum(sizes)

@@ -4,14 +4,17 @@ Options of the build are the defaults. `slack` says how far a search goes beyond
 with the default list of 100; at 0, `search_list` decides. `recall` requests a share of the
 neighbors instead, as most users do; the other two are -1 then. `calibrated = "queries"` calibrates
 by the set's samples and not by rows. `dims_per_cache_byte` makes the cache as small as codes of one
-byte for that many dimensions. `rounds` is how often a tenth of the rows is deleted, added again and
-vacuumed after the build; the calibration is that of the build. `columns = 1` gives the index a
-column for filters; without it a filter is a mask of ids.
+byte for that many dimensions, and `cache_share` makes it that share of the index. `memory_mib` is
+the memory of the build, which is otherwise three quarters of what the process is limited to: the
+rest is for the interpreter and the source in the kernel's cache. `rounds` is how often a tenth of
+the rows is deleted, added again and vacuumed after the build; the calibration is that of the build.
+`columns = 1` gives the index a column for filters; without it a filter is a mask of ids.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
+import time
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,6 +36,8 @@ from pagehop_lab.machine.place import drop_page_cache
 
 # Larger than any index that is measured here, so all pages stay in memory.
 _CACHE = "8GiB"
+# As without the option.
+_MEMORY = "2GiB"
 _METRICS = {"euclidean": "l2", "angular": "cosine", "ip": "ip"}
 _COUNTERS = {"hops": "hops", "pages": "pages_read", "pages_missed": "pages_missed"}
 
@@ -46,7 +51,10 @@ class PagehopFile(Library):
         search={"slack": (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5), "search_list": (100,)},
         source="defaults of python/pagehop",
         metrics=tuple(_METRICS),
-        more_build={"calibrated": "rows", "columns": 1, "dims_per_cache_byte": 4, "rounds": 10},
+        more_build={
+            "cache_share": 0.05, "calibrated": "rows", "columns": 1, "dims_per_cache_byte": 4, "memory_mib": 2048,
+            "rounds": 10,
+        },
         more_search={"recall": 0.95},
         call_threads=True,
         takes_commit=True,
@@ -62,8 +70,6 @@ class PagehopFile(Library):
         import pagehop
 
         self._path = self.folder / "index.pagehop"
-        dims = options.get("dims_per_cache_byte")
-        self._cache: str | int = base.size // dims if dims else _CACHE
         by_queries = options.get("calibrated", "rows") == "queries"
         if by_queries and self.samples is None:
             raise EngineError('calibrated = "queries" takes a set with samples: samples = 2000 in its table')
@@ -73,6 +79,7 @@ class PagehopFile(Library):
             base,
             metric=_METRICS[metric],
             columns=self._columns,
+            memory=self._memory(options),
             threads=threads,
             seed=seed,
             calibrate=not by_queries,
@@ -82,7 +89,15 @@ class PagehopFile(Library):
                 index.calibrate(self.samples, threads=threads)
         if options.get("rounds"):
             self._change(base, options["rounds"], seed)
+        dims, share = options.get("dims_per_cache_byte"), options.get("cache_share")
+        small = base.size // dims if dims else int(share * self.index_bytes()) if share else None
+        self._cache: str | int = small or _CACHE
         self._index = pagehop.open(self._path, cache=self._cache)
+
+    def _memory(self, options: Options) -> str:
+        """The memory of a build."""
+        mib = options.get("memory_mib") or self.build_memory_mib * 3 // 4
+        return f"{mib}MiB" if mib else _MEMORY
 
     def _change(self, base: Float32, rounds: int, seed: int) -> None:
         import pagehop
@@ -128,7 +143,9 @@ class PagehopFile(Library):
         drop_page_cache(self._path)
         # The rest of the limit is for searches and the interpreter.
         cache = f"{self.memory_mib // 2}MiB" if self.memory_mib else self._cache
+        begun = time.perf_counter()
         self._index = pagehop.open(self._path, cache=cache, direct=True)
+        self.opened_s = time.perf_counter() - begun
 
     def close(self) -> None:
         self._index.close()

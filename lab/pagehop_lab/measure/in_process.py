@@ -12,6 +12,7 @@ import gc
 import itertools
 import math
 import os
+import statistics
 import threading
 import time
 from collections.abc import Sequence
@@ -65,7 +66,7 @@ def measure(
     if ask.insert_rate:
         raise EngineError("the lab inserts rows into servers only while they are searched")
     # Threads that a library starts for a search share the core, too.
-    work: dict[str, float] | None = None
+    more: dict[str, Any] = {}
     place = places.pinned() if ask.one_core and ask.sessions * ask.threads == 1 else nullcontext()
     engine.threads = ask.threads
     with place, limited(ask.memory_mib) as limit:
@@ -77,7 +78,7 @@ def measure(
         others = engine.processes()
         before, own_s, busy_s = usage.of_processes(others), counters.cpu_seconds(), machine_busy_s()
         if ask.cache == "fresh" and ask.cold_queries is not None:
-            phase, used, work = _fresh(engine, dataset, options, ask)
+            phase, used, more = _fresh(engine, dataset, options, ask)
         else:
             phase = _phase(searches, rows, count, ask.rate, ask.seconds_max)
             used = usage.of_processes(others) - before
@@ -115,8 +116,9 @@ def measure(
         "memory_peak_bytes": counters.memory("VmHWM"),
         "waited": phase.elapsed_s / used.cpu_s if alone and used.cpu_s else None,
         "scan_us_per_query": scan_us,
-        "work": work or _work(engine, dataset, options, ask),
+        "work": _work(engine, dataset, options, ask),
     }
+    raw |= more
     if limit_told is not None:
         raw["memory_limit"] = limit_told
     raw |= profiled
@@ -162,15 +164,22 @@ def _ready(engine: Library, dataset: Dataset, options: Options, ask: Ask) -> tup
         # The content of caches in a steady state: the measured queries find pages that other
         # queries left.
         _phase(searches, _other_half_first(rows), None, None, ask.warmup_s)
+    count = -(-ask.cold_queries // size)
+    if ask.cache == "warm":
+        if not rows[count:]:
+            raise EngineError("caches are warmed by queries that are not measured: cold_queries is all that there are")
+        _phase(searches, rows[count:], len(rows) - count, None, ask.seconds_max)
     engine.on_phase("search")
-    return searches, rows, -(-ask.cold_queries // size)
+    return searches, rows, count
 
 
-def _fresh(
-    engine: Library, dataset: Dataset, options: Options, ask: Ask
-) -> tuple[_Phase, usage.Usage, dict[str, float] | None]:
-    """Queries that each begin with empty caches; emptying them is not part of what they take."""
-    kept, used = _Kept(), usage.Usage(0.0, 0, 0)
+def _fresh(engine: Library, dataset: Dataset, options: Options, ask: Ask) -> tuple[_Phase, usage.Usage, dict[str, Any]]:
+    """Queries that each begin with empty caches; emptying them is not part of what they take.
+
+    Returns more for the raw measurement: the work of a query, and the milliseconds from opening to
+    its answer.
+    """
+    kept, used, opened_ms = _Kept(), usage.Usage(0.0, 0, 0), list[float]()
     sums: dict[str, float] = {}
     for number in range(min(ask.cold_queries or 0, len(dataset.queries))):
         engine.cool()
@@ -180,11 +189,14 @@ def _fresh(
         kept.ids.append(search(row) if counted is None else counted[0])
         kept.latencies.append(time.perf_counter_ns() - begun)
         kept.numbers.append(number)
+        if engine.opened_s is not None:
+            opened_ms.append(engine.opened_s * 1e3 + kept.latencies[-1] / 1e6)
         used += usage.of_processes(engine.processes()) - before
         if counted is not None:
             sums = {name: sums.get(name, 0.0) + value for name, value in counted[1].items()}
     phase = _Phase(max(sum(kept.latencies), 1) / 1e9, [kept])
-    return phase, used, {name: value / len(kept.numbers) for name, value in sums.items()} or None
+    more: dict[str, Any] = {"work": {name: value / len(kept.numbers) for name, value in sums.items()} or None}
+    return phase, used, more | ({"first_ms": statistics.median(opened_ms)} if opened_ms else {})
 
 
 def _work(engine: Library, dataset: Dataset, options: Options, ask: Ask) -> dict[str, float] | None:

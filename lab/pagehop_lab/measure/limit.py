@@ -16,6 +16,8 @@ from typing import Any
 
 from pagehop_lab.engines.engine import EngineError
 
+TOO_LITTLE = "of memory did not suffice"
+"""Words of a failure for which the kernel killed a process within its limit."""
 _MIB = 2**20
 _ROOT, _OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
@@ -44,8 +46,24 @@ class MemoryLimit:
         """Moves processes into the group; processes that they start later are in it, too."""
         _move(processes, self._group)
 
+    def inside(self) -> list[int]:
+        """The processes in the group."""
+        with contextlib.suppress(OSError):
+            return [int(one) for one in (self._group / "cgroup.procs").read_text().split()]
+        return []
+
+    def anonymous_bytes(self) -> int:
+        """Memory that is held now, without the kernel's cache of files; 0 if it is not told."""
+        with contextlib.suppress(OSError):
+            found = re.search(_ANONYMOUS[self._version], (self._group / "memory.stat").read_text(), re.MULTILINE)
+            return int(found[1]) if found else 0
+        return 0
+
     def told(self) -> dict[str, Any]:
-        """The limit and the most that was held, for the raw measurement."""
+        """The limit and the most that was held, for the raw measurement.
+
+        The kernel's cache of files counts. The most is None where the kernel does not keep it.
+        """
         peak = _PEAKS[self._version]
         with contextlib.suppress(OSError, ValueError):
             return {"mib": self.mib, "peak_bytes": int((self._group / peak).read_text())}
@@ -58,10 +76,19 @@ class MemoryLimit:
             return int(found[1]) if found else 0
         return 0
 
+    def reason(self, failure: str, before: int = 0) -> str:
+        """Why something failed: too little memory, if the kernel killed more than `before`
+        processes.
+        """
+        killed = self.killed() - before
+        if killed <= 0:
+            return failure
+        return f"{self.mib} MiB {TOO_LITTLE}: the kernel killed {killed} of its processes ({failure})"
+
     def close(self) -> None:
         """Moves all processes back to the group of this process, and removes the group."""
         with contextlib.suppress(OSError):
-            _move([int(one) for one in (self._group / "cgroup.procs").read_text().split()], self._parent)
+            _move(self.inside(), self._parent)
         with contextlib.suppress(OSError):
             self._group.rmdir()
 
@@ -99,6 +126,7 @@ def forget(process: int, root: Path = _ROOT, own: Path = _OWN) -> None:
 _PREFIX = "pagehop-lab-"
 _LIMITS = {1: ("memory.limit_in_bytes", "memory.swappiness"), 2: ("memory.max", "memory.swap.max")}
 _KILLED = {1: "memory.oom_control", 2: "memory.events"}
+_ANONYMOUS = {1: r"^total_rss (\d+)$", 2: r"^anon (\d+)$"}
 _PEAKS = {1: "memory.max_usage_in_bytes", 2: "memory.peak"}
 
 

@@ -20,7 +20,7 @@ class Ask:
     cold_queries: int | None = None
     """Number of queries in the suite `cold`; None to ask until the time is over, warmed up."""
     cache: str = "cold"
-    """With `cold_queries`: `cold`, `limited`, `hot` or `fresh`, as plans say it."""
+    """With `cold_queries`: `cold`, `limited`, `warm`, `hot` or `fresh`, as plans say it."""
     memory_mib: int = 0
     """Memory of the engine if caches are `limited`, in MiB."""
     batch: int = 1

@@ -35,6 +35,7 @@ class IndexSpec:
             "version": version,
             "server": self.engine.server,
             **({"commit": self.engine.commit} if self.engine.commit else {}),
+            **({"memory_mib": plan.load.build_memory_mib} if plan.load.build_memory_mib else {}),
             "build": self.build,
             "dataset": dict(dataset),
             "machine": machine,
@@ -149,8 +150,22 @@ def points(index: IndexSpec, load: Load, repeat: int, picked: Picked | None = No
         PointSpec(index, search, count, repeat, more)
         for more in asked(index.engine, load)
         for count in load.sessions
+        if _is_asked(load, count, more)
         for search in (index.engine.search if picked is None else picked[int(more.get("k", load.k))])
     ]
+
+
+def _is_asked(load: Load, sessions: int, more: Options) -> bool:
+    """Whether a load is measured with this number of sessions."""
+    if more.get("cache") == "fresh":
+        # Queries that each begin with empty caches are sent one by one.
+        return sessions == load.sessions[0]
+    if len(load.sessions) == 1 or len(load.call_threads) == 1:
+        return True
+    # Threads of a call of many queries, and sessions with one query each, are two ways of having
+    # several threads: they are not multiplied.
+    is_many = int(more.get("batch", 1)) > 1
+    return sessions == load.sessions[0] if is_many else more.get("threads", 1) == load.call_threads[0]
 
 
 def most_picked(plan: Plan, index: IndexSpec) -> Picked | None:

@@ -14,11 +14,12 @@ Options = dict[str, OptionValue]
 RecallBy = Literal["threshold", "ties", "id"]
 
 SUITES = ("equal-recall", "concurrency", "cold", "phases", "calibration")
-CACHES = ("cold", "limited", "hot", "fresh")
+CACHES = ("cold", "limited", "warm", "hot", "fresh")
 """The states of caches.
 
-Cold: all empty. Limited: too small for the index, by a limit of the engine's memory. Hot: one
-query, repeated. Fresh: all empty before each query.
+Cold: all empty. Limited: too small for the index, by a limit of the engine's memory. Warm: as large
+as the index's options say, after other queries. Hot: one query, repeated. Fresh: all empty before
+each query.
 """
 TARGETS = (1.0, 0.99, 0.98, 0.97, 0.96, 0.95)
 
@@ -130,6 +131,11 @@ class Load:
     memory_mib: int = 256
     """Memory of the engine if caches are `limited`, in MiB."""
     build_threads: int = 1
+    build_memory_mib: int = 0
+    """Memory of a library's process from its build on, in MiB; 0 is no limit.
+
+    The kernel's cache of its files counts.
+    """
     around_targets: bool = False
     """Whether to measure only the settings on both sides of each target.
 

@@ -148,6 +148,12 @@ def _say_impossible(suite: str, load: Load, engines: Sequence[EngineSpec]) -> No
     served = [engine.name for engine in engines if engine.served]
     if 1 not in load.batch and served:
         raise PlanError(f"load.batch: {served[0]} is a server, which takes one query at a time; add 1")
+    if load.build_memory_mib and served:
+        raise PlanError(f"load.build_memory_mib: {served[0]} is a server, and only processes of libraries are limited")
+    if "warm" in load.caches and served:
+        raise PlanError(f"load.caches: {served[0]} is a server, and warm caches are those of libraries; say limited")
+    if load.build_memory_mib and "limited" in load.caches:
+        raise PlanError('load.build_memory_mib: searches have the same limit; leave "limited" out of load.caches')
     if max(load.batch) > 1 and load.rate is not None:
         raise PlanError("load.batch: a rate is of single queries; leave one of both out")
     if max(load.matching) > 1:
@@ -197,6 +203,7 @@ def _load(table: Table, suite: str) -> Load:
         caches=caches,
         memory_mib=_DEFAULTS.memory_mib if memory_mib is None else memory_mib,
         build_threads=table.take("build_threads", int, _DEFAULTS.build_threads, least=1),
+        build_memory_mib=table.take("build_memory_mib", int, _DEFAULTS.build_memory_mib, least=0),
         around_targets=table.take("around_targets", bool, _DEFAULTS.around_targets),
         undisturbed=table.take("undisturbed", bool, _DEFAULTS.undisturbed),
         profile_sessions=table.take_list("profile_sessions", int, _DEFAULTS.profile_sessions, least=1),

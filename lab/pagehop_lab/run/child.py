@@ -21,8 +21,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from pagehop_lab.engines.engine import EngineError
 from pagehop_lab.measure import limit, tracing
+from pagehop_lab.measure.limit import MemoryLimit
 from pagehop_lab.measure.usage import family
+from pagehop_lab.measure.watch import Watch
 from pagehop_lab.run import workplace
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -71,8 +74,21 @@ class Child:
             )
         _living.add(self._process.pid)
         self._said = b""
+        self._limit: MemoryLimit | None = None
         self.ended = False
         """Whether the process died or was ended because it hung: it answers no more requests."""
+
+    def within(self, mib: int) -> Watch:
+        """Limits the memory of the engine from now on, and returns what can watch its build.
+
+        EngineFailed if the machine does not allow it.
+        """
+        try:
+            self._limit = MemoryLimit(mib, name=str(self._process.pid))
+            self._limit.enter(family(self._process.pid))
+        except (EngineError, OSError) as error:
+            raise EngineFailed(str(error)) from None
+        return Watch(self.folder, self._limit)
 
     def ask(self, command: str, timeout_s: float, **request: Any) -> Any:
         """The engine's answer. EngineFailed if it does not come in time."""
@@ -115,8 +131,10 @@ class Child:
         code = self._process.poll()
         how = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
         log = self.log_end()
+        died = f"it died during {command}, by {how}" + (f"; its log ends with: {log}" if log else "")
+        reason = died if self._limit is None else self._limit.reason(died)
         self.end(at_once=True)
-        return EngineFailed(f"it died during {command}, by {how}" + (f"; its log ends with: {log}" if log else ""))
+        return EngineFailed(reason)
 
     def log_end(self) -> str:
         """The last lines of the engine's output, which usually have the reason."""
@@ -146,6 +164,8 @@ class Child:
         end_orphans(self.folder)
         for forgotten in (tracing, limit):
             forgotten.forget(self._process.pid)
+        if self._limit is not None:
+            self._limit.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self) -> Child:

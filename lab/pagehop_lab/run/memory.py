@@ -62,7 +62,4 @@ class Memory:
     def reason(self, server: ServerSpec, reason: str) -> str:
         """The reason why a measurement failed, with the limit if that may be the cause."""
         # The kernel counts from the start of the limit.
-        killed = self._held[server][0].killed() - self._killed.get(server, 0) if server in self._held else 0
-        if killed <= 0:
-            return reason
-        return f"{self.mib} MiB of memory did not suffice: the kernel killed {killed} of its processes ({reason})"
+        return self._held[server][0].reason(reason, self._killed.get(server, 0)) if server in self._held else reason

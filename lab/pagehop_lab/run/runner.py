@@ -7,8 +7,9 @@ time affect all alike. A failure is kept with its reason, and the run goes on.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from pagehop_lab.analysis.verdicts import WAITED, Verdicts, judge
 from pagehop_lab.engines import outside
 from pagehop_lab.engines.engine import Description, Library, Served
 from pagehop_lab.measure.disturbance import Disturbance
+from pagehop_lab.measure.watch import Watch
 from pagehop_lab.plan import DatasetSpec, EngineSpec, Plan
 from pagehop_lab.plan.grid import IndexSpec, Picked, PointSpec, everything, groups, indexes, points
 from pagehop_lab.plan.model import Options
@@ -212,12 +214,9 @@ class Runner:
         plan, identity = self.plan, self._identity(index, dataset.facts)
         try:
             child = stack.enter_context(self._start(index.engine))
+            watch = child.within(plan.load.build_memory_mib) if plan.load.build_memory_mib else None
             child.ask("ready", _HELLO_TIMEOUT_S)
-            said = child.ask(
-                "build", plan.load.build_timeout_s, folder=str(child.folder), dataset=str(dataset.folder),
-                name=dataset.facts.name, options=index.build, threads=plan.load.build_threads, seed=plan.seed,
-                url=index.engine.url, traced=plan.suite in ("cold", "phases"),
-            )  # fmt: skip
+            said = self._build(index, child, dataset, watch)
             self.folder.add("builds", index.name, identity, said | {MEASURED_WITH: self._token})
             self.progress.say(f"{index.name}: built in {said['build_s']:.1f} s, {_megabytes(said['index_bytes'])}")
             for sessions in plan.load.sessions:
@@ -234,6 +233,24 @@ class Runner:
             self.progress.skip(sum(self._wanted(spec, dataset) for spec in self._all_points(index, dataset)))
             return None
         return child if self._look(index, child, dataset) else None
+
+    def _build(self, index: IndexSpec, child: Child, dataset: data.Dataset, watch: Watch | None) -> dict[str, Any]:
+        """Builds an index. Says of a build within a limit of memory how far it came if it fails."""
+        plan, begun = self.plan, time.monotonic()
+        try:
+            with nullcontext() if watch is None else watch:
+                said: dict[str, Any] = child.ask(
+                    "build", plan.load.build_timeout_s, folder=str(child.folder), dataset=str(dataset.folder),
+                    name=dataset.facts.name, options=index.build, threads=plan.load.build_threads, seed=plan.seed,
+                    url=index.engine.url, traced=plan.suite in ("cold", "phases"),
+                    memory_mib=plan.load.build_memory_mib,
+                )  # fmt: skip
+        except EngineFailed as error:
+            if watch is None:
+                raise
+            seconds, size = time.monotonic() - begun, _megabytes(watch.disk_bytes)
+            raise EngineFailed(f"{error}; after {seconds:,.0f} s, with {size} on disk at most") from None
+        return said if watch is None else said | watch.told()
 
     def _look(self, index: IndexSpec, child: Child, dataset: data.Dataset) -> bool:
         """Picks the settings around each target, if the plan does so. Returns whether it could."""

@@ -24,6 +24,7 @@ import numpy as np
 from pagehop_lab import data
 from pagehop_lab.engines.engine import FILTER_PARTS, Engine, EngineError, Library, NotInstalled, Served, left_by
 from pagehop_lab.machine import counters
+from pagehop_lab.machine.place import drop_page_cache
 from pagehop_lab.measure import storage
 from pagehop_lab.measure.load import Ask
 from pagehop_lab.measure.processes import end_with_parent
@@ -60,10 +61,12 @@ class Worker:
         seed: int,
         url: str | None,
         traced: bool,
+        memory_mib: int,
     ) -> dict[str, Any]:
         """Builds the index, and returns its cost.
 
-        With `traced` all requests to the disk are recorded.
+        With `traced` all requests to the disk are recorded. `memory_mib` is the memory that this
+        process is limited to; 0 is no limit.
         """
         self._traced = traced
         self._dataset = data.load(Path(dataset), name)
@@ -81,10 +84,15 @@ class Worker:
             phases.begin(None)
             return asdict(built) | {"memory_peak_bytes": None, "phases": phases.told}
         library = self._kind(own)
-        library.samples = self._dataset.samples
+        library.samples, library.build_memory_mib = self._dataset.samples, memory_mib
         self._engine = library
-        # Rows come from storage before the clock starts.
-        np.asarray(self._dataset.base).sum()
+        if memory_mib:
+            # Rows that others have read would not count as this process's memory.
+            drop_page_cache(self._dataset.folder / "base.npy")
+        else:
+            # Rows come from storage before the clock starts.
+            np.asarray(self._dataset.base).sum()
+        disk = _disk_bytes()
         before, wall, cpu = counters.memory("RssAnon"), time.perf_counter(), counters.cpu_seconds()
         phases = self._watch("start")
         library.build(self._dataset.base, metric, options, threads, seed)
@@ -97,11 +105,9 @@ class Worker:
             "build_cpu_s": counters.cpu_seconds() - cpu if not library.processes() else None,
             "load_s": library.load_s,
         }
+        took |= {name: now - disk[name] for name, now in _disk_bytes().items()}
         memory = counters.memory("RssAnon") - before
         size = library.index_bytes()
-        from pagehop_lab.measure import in_process
-
-        self._scan_us = in_process.scan_us(self._dataset)
         return took | {
             "index_bytes": size,
             "table_bytes": None,
@@ -137,6 +143,9 @@ class Worker:
             return served.ceiling(self._engine, options, asked)
         from pagehop_lab.measure import in_process
 
+        assert self._dataset is not None
+        # After the build, whose memory may be watched: this takes a part of the rows.
+        self._scan_us = self._scan_us or in_process.scan_us(self._dataset)
         return {"sessions": asked.sessions, "statement": None, "qps": in_process.ceiling(asked)}
 
     def look(self, options: dict[str, Any], k: int) -> dict[str, float]:
@@ -184,6 +193,15 @@ class Worker:
             shutil.rmtree(self._engine.folder, ignore_errors=True)
             self._engine = None
         return {}
+
+
+def _disk_bytes() -> dict[str, int]:
+    """Bytes that this process has read from storage and written to it.
+
+    Parts of a file that went before the kernel wrote them are not written.
+    """
+    written = counters.io_counter("write_bytes") - counters.io_counter("cancelled_write_bytes")
+    return {"bytes_read": counters.io_counter("read_bytes"), "bytes_written": written}
 
 
 def main(name: str) -> None:

@@ -100,7 +100,7 @@ def _of_builds(results: Results, name: str, engine: str, dataset: str) -> Series
         if name == "bytes_per_row" and raw.get("index_bytes"):
             value = (raw["index_bytes"] + (raw.get("table_bytes") or 0)) / results.datasets[dataset]["rows"]
         else:
-            value = build.cpu_s if name == "build_cpu_s" else raw.get(name)
+            value = {"build_cpu_s": build.cpu_s, "build_cpu_us": results.cpu_us_a_row(build)}.get(name, raw.get(name))
         if value is not None:
             by_options.setdefault(build.options, {})[build.run] = float(value)
     series = [Series(figures, "") for figures in by_options.values()]

@@ -18,7 +18,7 @@ from pagehop_lab.plan.grid import IndexSpec, Picked, PointSpec, everything, grou
 from pagehop_lab.store import COMPLETE, Record, RunFolder, cell
 from pagehop_lab.suites.head import made_by
 from pagehop_lab.suites.latest import current, latest, notes, usual_commit
-from pagehop_lab.suites.results import Build, EngineFacts, Results
+from pagehop_lab.suites.results import Build, EngineFacts, Results, Unbuilt
 
 
 def gather(folder: RunFolder, plan: Plan, machine: str) -> Results:
@@ -70,6 +70,13 @@ def gather(folder: RunFolder, plan: Plan, machine: str) -> Results:
         coverage=covered, aims=plan.aims, damaged=folder.damaged,
         made_by=made_by(record.commit for record in found.values()),
         again=sum(record.is_again for record in found.values()),
+        unbuilt=[
+            Unbuilt(
+                planned[key].dataset.name, planned[key].engine.name, options_of(planned[key].build), one.failed,
+                one.file,
+            )
+            for key, one in built.items() if one is not None and one.failed is not None
+        ],
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from pagehop_lab.analysis.aims import Aim
 from pagehop_lab.analysis.coverage import Coverage
 from pagehop_lab.analysis.points import Options, Point
 from pagehop_lab.analysis.turns import Run, run_of
+from pagehop_lab.measure.limit import TOO_LITTLE
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,17 @@ class Build:
         phases = [phase for phase in self.raw.get("phases") or [] if phase["phase"] == "index"]
         # A server that the lab did not start has phases without processes.
         return sum(phase["cpu_s"] for phase in phases) or None
+
+
+@dataclass(frozen=True)
+class Unbuilt:
+    """An index that could not be built."""
+
+    dataset: str
+    engine: str
+    options: Options
+    reason: str
+    file: str
 
 
 @dataclass(frozen=True)
@@ -85,6 +97,7 @@ class Results:
     """The commits of the lab that measured the run, if they are known."""
     again: int
     """Measurements that were made more than once; the last one with a figure counts."""
+    unbuilt: Sequence[Unbuilt] = ()
 
     @property
     def sound(self) -> bool:
@@ -94,8 +107,16 @@ class Results:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing that can be measured here failed or is missing, and some is valid."""
-        absent = all(reason.startswith("not installed") for reason in self.coverage.failed.values())
+        """Whether nothing that can be measured here failed or is missing, and some is valid.
+
+        An engine that the base is compared with may need more memory than its limit.
+        """
+        too_large = {
+            f"no index: {one.reason}" for one in self.unbuilt if TOO_LITTLE in one.reason and one.engine != self.base
+        }
+        absent = all(
+            reason.startswith("not installed") or reason in too_large for reason in self.coverage.failed.values()
+        )
         whole = self.coverage.complete and absent and not self.missing_datasets and not self.damaged
         return whole and any(point.valid for point in self.points)
 
@@ -113,6 +134,10 @@ class Results:
     def title(self, engine: str) -> str:
         """The name of an engine in reports."""
         return next((facts.title for facts in self.engines if facts.name == engine), engine)
+
+    def cpu_us_a_row(self, build: Build) -> float | None:
+        """CPU microseconds of a build for each of its rows."""
+        return None if build.cpu_s is None else build.cpu_s * 1e6 / self.datasets[build.dataset]["rows"]
 
     def of(self, dataset: str) -> list[Point]:
         """The points of a set."""

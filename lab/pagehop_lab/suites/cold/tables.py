@@ -9,6 +9,7 @@ from pagehop_lab.analysis.intervals import Interval, compared
 from pagehop_lab.analysis.points import Options, Point, shown, told
 from pagehop_lab.analysis.settings import Setting, settings_of
 from pagehop_lab.suites import every_suite
+from pagehop_lab.suites.cold import growth
 from pagehop_lab.suites.equal_recall import tables as equal_recall
 from pagehop_lab.suites.latencies import has
 from pagehop_lab.suites.ratios import NOTE, ratio_cell
@@ -20,8 +21,8 @@ DEPTH = "effective_io_concurrency"
 
 
 def sections(results: Results) -> list[Section]:
-    """One section for each set."""
-    found = []
+    """One section for each set, after one for all of them if builds had a limit of memory."""
+    found = [growth.section(results)] if results.load["build_memory_mib"] else []
     for dataset, facts in results.datasets.items():
         points = results.of(dataset)
         title = f"{dataset}: {facts['rows']:,} x {facts['dim']}, {facts['metric']}, caches {_states(results)}"

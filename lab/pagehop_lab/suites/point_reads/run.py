@@ -117,10 +117,7 @@ def within(limit: MemoryLimit, asked: point_reads.Asked) -> dict[str, Any]:
     try:
         return point_reads.measure(asked) | {"memory": limit.told()}
     except MeasureError as error:
-        if not (killed := limit.killed()):
-            raise
-        few = f"{limit.mib} MiB of memory did not suffice: the kernel killed {killed} of its processes"
-        raise MeasureError(f"{few} ({error})") from None
+        raise MeasureError(limit.reason(str(error))) from None
 
 
 def _small_log(product: str, version: str) -> dict[str, str]:
