@@ -55,9 +55,7 @@ def writers(*folders: str) -> list[str]:
 
 
 def by_clients(folder: str) -> tuple[int, dict[str, dict[str, str]]]:
-    """The clients of a run of writers, and the figures of Pagehop and halfvec by server, of the step
-    that both have.
-    """
+    """The clients of a run of writers, and both servers' figures in the step that both have."""
     columns, found = report(folder, "writes")
     steps: dict[str, dict[str, dict[str, str]]] = {}
     for row in found:
