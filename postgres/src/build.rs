@@ -20,25 +20,37 @@ use crate::rows::sample::{Budget, RowSample};
 use crate::rows::spill::Spill;
 use crate::rows::{memory, table};
 use crate::signals::Signals;
-use crate::{calibrate, errors, progress};
+use crate::{calibrate, errors, progress, whole_errors};
 
 /// Rows added between two reports.
 const ROWS_PER_REPORT: u64 = 64;
 
 /// `ambuild`.
-#[pg_guard]
 pub(crate) unsafe extern "C-unwind" fn ambuild(
     heap: pg_sys::Relation,
     index: pg_sys::Relation,
     info: *mut pg_sys::IndexInfo,
 ) -> *mut pg_sys::IndexBuildResult {
-    // SAFETY: PostgreSQL passes an open index of this access method.
+    // SAFETY: PostgreSQL calls this, with a new, empty index, open and locked, and its table.
+    unsafe { whole_errors::guard(|| build(heap, index, info)) }
+}
+
+/// # Safety
+///
+/// `index` is new, empty, open and locked, `heap` is its table, open, and `info` says what is to be
+/// indexed.
+unsafe fn build(
+    heap: pg_sys::Relation,
+    index: pg_sys::Relation,
+    info: *mut pg_sys::IndexInfo,
+) -> *mut pg_sys::IndexBuildResult {
+    // SAFETY: the caller passes an open index of this access method.
     unsafe { open_indexes::forget(index) };
     progress::begin(progress::SCAN);
-    // SAFETY: PostgreSQL passes the index, its table, and what is to be indexed.
+    // SAFETY: the caller passes the index, its table, and what is to be indexed.
     let (heap_tuples, budget, rows) = unsafe { read_table(heap, index, info) };
     let index_tuples = rows.len() as f64;
-    // SAFETY: PostgreSQL passes a new, empty index, open and locked.
+    // SAFETY: the caller passes a new, empty index, open and locked.
     let written = unsafe { write_index(index, &budget, rows) };
     // SAFETY: the index is open.
     written.unwrap_or_else(|error| unsafe { errors::raise(index, error) });

@@ -19,7 +19,8 @@
 //! | `temp_files.rs` | temporary files of a build |
 //! | `parameters.rs`, `progress.rs`, `sql_function.rs` | storage parameters; progress of a build; exports of SQL functions |
 //! | `replay.rs` | errors where a standby's replay moved |
-//! | `held_interrupts.rs`, `signals.rs`, `lists.rs`, `errors.rs` | interrupts, signals, PostgreSQL's lists, errors |
+//! | `held_interrupts.rs`, `signals.rs`, `lists.rs` | interrupts, signals, PostgreSQL's lists |
+//! | `whole_errors.rs`, `errors.rs` | errors of others, and our own |
 //!
 //! A room imports only rooms below it in this list, and a test holds that
 //! (`crates/pagehop-engine/tests/house/rooms.rs`).
@@ -49,6 +50,7 @@ mod temp_files;
 mod train;
 mod vacuum;
 mod validate;
+mod whole_errors;
 
 pgrx::pg_module_magic!(name = c"pagehop", version = VERSION);
 

@@ -19,7 +19,7 @@ use crate::calibrate::{self, go_on};
 use crate::pages::writer::Writer;
 use crate::pages::{open_indexes, writer};
 use crate::rows::{memory, vector};
-use crate::{audit, errors, train};
+use crate::{audit, errors, train, whole_errors};
 
 /// Time after which no further part begins under the same lock.
 const HOLD: Duration = Duration::from_millis(5);
@@ -150,13 +150,21 @@ fn remove_some(
 }
 
 /// `amvacuumcleanup`: repairs the graph around dead nodes and frees their slots.
-#[pg_guard]
 pub(crate) unsafe extern "C-unwind" fn amvacuumcleanup(
     info: *mut pg_sys::IndexVacuumInfo,
     stats: *mut pg_sys::IndexBulkDeleteResult,
 ) -> *mut pg_sys::IndexBulkDeleteResult {
-    // SAFETY: PostgreSQL passes what the vacuum is about.
-    let info = unsafe { &*info };
+    // SAFETY: PostgreSQL calls this, with what the vacuum is about.
+    unsafe { whole_errors::guard(|| cleaned_up(&*info, stats)) }
+}
+
+/// # Safety
+///
+/// `info` is of the vacuum that runs, and `stats` is what [`ambulkdelete`] returned, or null.
+unsafe fn cleaned_up(
+    info: &pg_sys::IndexVacuumInfo,
+    stats: *mut pg_sys::IndexBulkDeleteResult,
+) -> *mut pg_sys::IndexBulkDeleteResult {
     if info.analyze_only {
         return stats;
     }

@@ -7,6 +7,7 @@ use pgrx::pg_sys::{SubXactEvent, XactEvent};
 use pgrx::prelude::*;
 
 use super::{flush, waiting};
+use crate::whole_errors::bare;
 
 static mut PREVIOUS: pg_sys::ExecutorStart_hook_type = None;
 static mut PREVIOUS_RUN: pg_sys::ExecutorRun_hook_type = None;
@@ -25,57 +26,49 @@ pub(crate) fn register() {
     }
 }
 
+/// Adds the rows that wait. Only errors of this are caught here: those of a statement jump over the
+/// frames of the hooks, which own nothing (`whole_errors.rs`).
+#[pg_guard]
+extern "C-unwind" fn add_waiting() {
+    flush::flush_all();
+}
+
 /// `ExecutorStart_hook`. A nested statement, for example of a trigger or a function, sees the rows
 /// that the outer one has inserted so far, and a worker process may read them. So these rows are
 /// added.
-#[pg_guard]
 unsafe extern "C-unwind" fn start(query: *mut pg_sys::QueryDesc, flags: i32) {
-    flush::flush_all();
+    add_waiting();
     // SAFETY: PostgreSQL passes a statement that is to be started; the hook before this one is
     // another extension's.
     unsafe {
         match PREVIOUS {
-            Some(previous) => pg_sys::ffi::pg_guard_ffi_boundary(|| previous(query, flags)),
-            None => pg_sys::standard_ExecutorStart(query, flags),
+            Some(previous) => previous(query, flags),
+            None => bare::standard_ExecutorStart(query, flags),
         }
     }
 }
 
 /// `ExecutorRun_hook`. A cursor that was opened before, as by a function of the statement, may see
 /// its rows, too.
-#[cfg(feature = "pg18")]
-#[pg_guard]
 unsafe extern "C-unwind" fn run(
     query: *mut pg_sys::QueryDesc,
     direction: pg_sys::ScanDirection::Type,
     count: pg_sys::uint64,
+    #[cfg(feature = "pg17")] once: bool,
 ) {
-    flush::flush_all();
+    add_waiting();
     // SAFETY: PostgreSQL passes a statement that was started; the hook before this one is another
     // extension's, or of `scan`.
     unsafe {
+        #[cfg(feature = "pg18")]
         match PREVIOUS_RUN {
-            Some(previous) => pg_sys::ffi::pg_guard_ffi_boundary(|| previous(query, direction, count)),
-            None => pg_sys::standard_ExecutorRun(query, direction, count),
+            Some(previous) => previous(query, direction, count),
+            None => bare::standard_ExecutorRun(query, direction, count),
         }
-    }
-}
-
-/// `ExecutorRun_hook`, as above.
-#[cfg(feature = "pg17")]
-#[pg_guard]
-unsafe extern "C-unwind" fn run(
-    query: *mut pg_sys::QueryDesc,
-    direction: pg_sys::ScanDirection::Type,
-    count: pg_sys::uint64,
-    once: bool,
-) {
-    flush::flush_all();
-    // SAFETY: as above.
-    unsafe {
+        #[cfg(feature = "pg17")]
         match PREVIOUS_RUN {
-            Some(previous) => pg_sys::ffi::pg_guard_ffi_boundary(|| previous(query, direction, count, once)),
-            None => pg_sys::standard_ExecutorRun(query, direction, count, once),
+            Some(previous) => previous(query, direction, count, once),
+            None => bare::standard_ExecutorRun(query, direction, count, once),
         }
     }
 }

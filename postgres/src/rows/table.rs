@@ -10,6 +10,10 @@ use pgrx::prelude::*;
 use super::columns::{self, FilterColumn};
 use super::opclass::Kind;
 use super::vector;
+use crate::whole_errors;
+
+/// "To the end" as a number of blocks.
+const ALL_BLOCKS: u32 = pg_sys::InvalidBlockNumber;
 
 /// Called with each row.
 pub(crate) type EachRow<'r> = &'r mut dyn FnMut(u64, &[f32], &[Value]);
@@ -33,23 +37,19 @@ struct Reading<'r> {
 ///
 /// # Safety
 ///
-/// `index` is open, `heap` is its table, open, and `info` says what is to be indexed.
+/// `index` is open, `heap` is its table, open, and `info` says what is to be indexed. The caller is
+/// below a guard of `whole_errors.rs`.
 pub(crate) unsafe fn read(
     heap: pg_sys::Relation,
     index: pg_sys::Relation,
     info: *mut pg_sys::IndexInfo,
     each: EachRow<'_>,
 ) -> f64 {
-    // Without `allow_sync` the scan begins at the first block, wherever other scans are: the same
-    // table gives the same index.
-    let (allow_sync, progress, scan) = (false, true, std::ptr::null_mut());
-    // SAFETY: the caller's relations are open, and `scanned` passes what the callback expects.
-    unsafe {
-        scanned(index, &|_| true, each, |state| {
-            let call = Some(read_row as _);
-            pg_sys::table_index_build_scan(heap, index, info, allow_sync, progress, call, state, scan)
-        })
-    }
+    // The scan does not begin where other scans are but at the first block: the same table gives
+    // the same index.
+    let scan = Scan { heap, index, info, blocks: (0, ALL_BLOCKS), any_visible: false, progress: true };
+    // SAFETY: the caller keeps its promises.
+    unsafe { scan.read(&|_| true, each) }
 }
 
 /// Reads the wanted rows of some blocks while others change the table: at least those that any
@@ -65,60 +65,64 @@ pub(crate) unsafe fn read_blocks(
     heap: pg_sys::Relation,
     index: pg_sys::Relation,
     info: *mut pg_sys::IndexInfo,
-    (first, count): (u32, u32),
+    blocks: (u32, u32),
     is_wanted: IsWanted<'_>,
     each: EachRow<'_>,
 ) {
-    let (allow_sync, any_visible, progress) = (false, true, false);
-    // SAFETY: the caller's relations are open, and `scanned` passes what the callback expects.
-    unsafe {
-        scanned(index, is_wanted, each, |state| {
-            let (call, scan) = (Some(read_row as _), std::ptr::null_mut());
-            pg_sys::table_index_build_range_scan(
-                heap,
-                index,
-                info,
-                allow_sync,
-                any_visible,
-                progress,
-                first,
-                count,
-                call,
-                state,
-                scan,
-            )
-        });
-    }
+    let scan = Scan { heap, index, info, blocks, any_visible: true, progress: false };
+    // SAFETY: the caller keeps its promises.
+    unsafe { scan.read(is_wanted, each) };
 }
 
-/// Runs `scan` with the state of its callback.
-///
-/// # Safety
-///
-/// `index` is open, and `scan` gives its argument to [`read_row`] alone.
-unsafe fn scanned(
+/// A scan of a table for the rows of an index.
+struct Scan {
+    heap: pg_sys::Relation,
     index: pg_sys::Relation,
-    is_wanted: IsWanted<'_>,
-    each: EachRow<'_>,
-    scan: impl FnOnce(*mut c_void) -> f64,
-) -> f64 {
-    // SAFETY: the current context is there; an error leaves the new one to it. The caller keeps the
-    // index open.
-    let (context, kind, columns) = unsafe {
-        let context = pg_sys::AllocSetContextCreateInternal(
-            pg_sys::CurrentMemoryContext,
-            c"pagehop row".as_ptr(),
-            pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
-            pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
-            pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
-        );
-        (context, Kind::of(index), FilterColumn::of(index))
-    };
-    let mut reading = Reading { kind, columns, vector: Vec::new(), context, is_wanted, each };
-    let rows = scan((&raw mut reading).cast());
-    // SAFETY: it was made above, and nothing in it is used any more.
-    unsafe { pg_sys::MemoryContextDelete(context) };
-    rows
+    info: *mut pg_sys::IndexInfo,
+    /// The first block, and how many.
+    blocks: (u32, u32),
+    /// Whether rows that any snapshot sees are read, or those of an index that is built.
+    any_visible: bool,
+    /// Whether progress is shown.
+    progress: bool,
+}
+
+impl Scan {
+    /// Reads the wanted rows, and returns how many rows there are. An error of an expression of the
+    /// index is thrown on whole.
+    ///
+    /// # Safety
+    ///
+    /// As [`read`], below a guard of `whole_errors.rs`.
+    unsafe fn read(&self, is_wanted: IsWanted<'_>, each: EachRow<'_>) -> f64 {
+        let Self { heap, index, info, blocks: (first, count), any_visible, progress } = *self;
+        // SAFETY: the current context is there; an error leaves the new one to it. The caller keeps
+        // index and table open.
+        let (context, kind, columns, table) = unsafe {
+            let context = pg_sys::AllocSetContextCreateInternal(
+                pg_sys::CurrentMemoryContext,
+                c"pagehop row".as_ptr(),
+                pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+            );
+            (context, Kind::of(index), FilterColumn::of(index), &*(*heap).rd_tableam)
+        };
+        let scan = table.index_build_range_scan.expect("every table access method has it");
+        let mut reading = Reading { kind, columns, vector: Vec::new(), context, is_wanted, each };
+        let (call, state): (_, *mut c_void) = (Some(read_row as _), (&raw mut reading).cast());
+        let (sync, null) = (false, std::ptr::null_mut());
+        // SAFETY: the caller's relations are open, and the state is what the callback expects. The
+        // closure has nothing to drop, and the callback catches what unwinds in it.
+        let rows = unsafe {
+            whole_errors::pass(|| {
+                scan(heap, index, info, sync, any_visible, progress, first, count, call, state, null)
+            })
+        };
+        // SAFETY: it was made above, and nothing in it is used any more.
+        unsafe { pg_sys::MemoryContextDelete(context) };
+        rows
+    }
 }
 
 #[pg_guard]
@@ -130,7 +134,7 @@ unsafe extern "C-unwind" fn read_row(
     _tuple_is_alive: bool,
     state: *mut c_void,
 ) {
-    // SAFETY: `scanned` passed its `Reading` as the state, and nothing else uses it during the
+    // SAFETY: `Scan::read` passed its `Reading` as the state, and nothing else uses it during the
     // scan.
     let Reading { kind, columns, vector, context, is_wanted, each } = unsafe { &mut *state.cast::<Reading<'_>>() };
     // SAFETY: PostgreSQL passes the values of the index's columns, and the place of the row.
@@ -139,7 +143,7 @@ unsafe extern "C-unwind" fn read_row(
         return;
     }
     vector.clear();
-    // SAFETY: PostgreSQL passes a value of the column's type; the context is `scanned`'s.
+    // SAFETY: PostgreSQL passes a value of the column's type; the context is of `Scan::read`.
     let filters = unsafe {
         let callers = pg_sys::MemoryContextSwitchTo(*context);
         vector::append(*values, kind.element, vector);

@@ -17,8 +17,8 @@ pub(crate) fn register() {
     }
 }
 
-/// `explain_per_node_hook`.
-#[pg_guard]
+/// `explain_per_node_hook`. An error of another extension's hook jumps over this frame, which owns
+/// nothing (`whole_errors.rs`).
 unsafe extern "C-unwind" fn explain_node(
     node: *mut pg_sys::PlanState,
     ancestors: *mut pg_sys::List,
@@ -26,15 +26,24 @@ unsafe extern "C-unwind" fn explain_node(
     plan_name: *const c_char,
     explain: *mut pg_sys::ExplainState,
 ) {
-    // SAFETY: a static that `register` set, before there were threads.
-    if let Some(previous) = unsafe { PREVIOUS } {
-        // SAFETY: another extension's hook, with what PostgreSQL passed. The guard turns an error
-        // of C into an unwinding.
-        unsafe {
-            pg_sys::ffi::pg_guard_ffi_boundary(|| previous(node, ancestors, relationship, plan_name, explain));
+    // SAFETY: a static that `register` set, before there were threads: another extension's hook,
+    // with what PostgreSQL passed.
+    unsafe {
+        if let Some(previous) = PREVIOUS {
+            previous(node, ancestors, relationship, plan_name, explain);
         }
+        show(node, explain);
     }
-    // SAFETY: PostgreSQL passes a node of a plan, and a node is of the type that its tag says.
+}
+
+/// Shows the cost of a scan.
+///
+/// # Safety
+///
+/// `node` is a node of the plan that is explained.
+#[pg_guard]
+unsafe extern "C-unwind" fn show(node: *mut pg_sys::PlanState, explain: *mut pg_sys::ExplainState) {
+    // SAFETY: the caller passes a node of a plan, and a node is of the type that its tag says.
     let scan = unsafe {
         if !(*explain).analyze || !is_a(node.cast(), pg_sys::NodeTag::T_IndexScanState) {
             return;

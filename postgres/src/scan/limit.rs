@@ -7,7 +7,6 @@
 //! FETCH from a cursor says how many rows it takes, as postgres_fdw does for a table of another
 //! server. Otherwise, or with another node in between, k is not known.
 
-use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr;
 
@@ -16,8 +15,9 @@ use pgrx::prelude::*;
 use pgrx::{is_a, pg_sys};
 
 use crate::lists::elements;
+use crate::whole_errors::bare;
 
-/// A statement that runs.
+/// A statement that runs. It lies in the stack frame of [`run`].
 #[derive(Clone, Copy)]
 struct Running {
     query: *mut pg_sys::QueryDesc,
@@ -29,10 +29,8 @@ struct Running {
 /// rows one by one.
 const FETCH_AT_LEAST: u64 = 10;
 
-thread_local! {
-    /// The innermost of nested statements.
-    static RUNNING: Cell<Running> = const { Cell::new(Running { query: ptr::null_mut(), rows: 0 }) };
-}
+/// Marks the entry of a statement that runs among PostgreSQL's callbacks for the context of errors.
+static MARK: unsafe extern "C-unwind" fn(*mut c_void) = add_no_context;
 
 static mut PREVIOUS: pg_sys::ExecutorRun_hook_type = None;
 
@@ -46,51 +44,59 @@ pub(crate) fn register() {
     }
 }
 
-/// Restores the outer statement, however the inner one ends.
-struct Outer(Running);
+/// A callback for the context of errors, which has nothing to add.
+unsafe extern "C-unwind" fn add_no_context(_running: *mut c_void) {}
 
-impl Drop for Outer {
-    fn drop(&mut self) {
-        RUNNING.set(self.0);
-    }
-}
-
-/// `ExecutorRun_hook`.
-#[cfg(feature = "pg18")]
-#[pg_guard]
+/// `ExecutorRun_hook`: marks the statement as the one that runs.
+///
+/// The mark is an entry of PostgreSQL's list of callbacks for the context of errors, which lie in
+/// stack frames. Whatever catches an error in there sets the list back, so the outer statement is
+/// then again the innermost one that is marked. An error jumps over this frame, which owns nothing:
+/// see `whole_errors.rs`.
 unsafe extern "C-unwind" fn run(
     query: *mut pg_sys::QueryDesc,
     direction: pg_sys::ScanDirection::Type,
     count: pg_sys::uint64,
+    #[cfg(feature = "pg17")] once: bool,
 ) {
-    let _outer = Outer(RUNNING.replace(Running { query, rows: count }));
+    let running = Running { query, rows: count };
     // SAFETY: PostgreSQL passes a statement that was started; the hook before this one is another
-    // extension's.
+    // extension's. The list is this backend's own, and the entry is taken out before the frame ends
+    // or, after an error, before anything reads the list.
     unsafe {
+        let mark = pg_sys::ErrorContextCallback {
+            previous: pg_sys::error_context_stack,
+            callback: Some(MARK),
+            arg: (&raw const running).cast_mut().cast(),
+        };
+        pg_sys::error_context_stack = (&raw const mark).cast_mut();
+        #[cfg(feature = "pg18")]
         match PREVIOUS {
-            Some(previous) => pg_sys::ffi::pg_guard_ffi_boundary(|| previous(query, direction, count)),
-            None => pg_sys::standard_ExecutorRun(query, direction, count),
+            Some(previous) => previous(query, direction, count),
+            None => bare::standard_ExecutorRun(query, direction, count),
         }
+        #[cfg(feature = "pg17")]
+        match PREVIOUS {
+            Some(previous) => previous(query, direction, count, once),
+            None => bare::standard_ExecutorRun(query, direction, count, once),
+        }
+        pg_sys::error_context_stack = mark.previous;
     }
 }
 
-/// `ExecutorRun_hook`.
-#[cfg(feature = "pg17")]
-#[pg_guard]
-unsafe extern "C-unwind" fn run(
-    query: *mut pg_sys::QueryDesc,
-    direction: pg_sys::ScanDirection::Type,
-    count: pg_sys::uint64,
-    once: bool,
-) {
-    let _outer = Outer(RUNNING.replace(Running { query, rows: count }));
-    // SAFETY: PostgreSQL passes a statement that was started; the hook before this one is another
-    // extension's.
+/// The innermost of nested statements that run.
+fn running() -> Option<Running> {
+    // SAFETY: the entries of the list lie in frames that have not ended. The argument of one of
+    // ours is the `Running` beside it, which outlives what the statement does.
     unsafe {
-        match PREVIOUS {
-            Some(previous) => pg_sys::ffi::pg_guard_ffi_boundary(|| previous(query, direction, count, once)),
-            None => pg_sys::standard_ExecutorRun(query, direction, count, once),
+        let mut entry = pg_sys::error_context_stack.as_ref();
+        while let Some(callback) = entry {
+            if callback.callback.is_some_and(|callback| ptr::fn_addr_eq(callback, MARK)) {
+                return Some(*callback.arg.cast::<Running>());
+            }
+            entry = callback.previous.as_ref();
         }
+        None
     }
 }
 
@@ -101,10 +107,10 @@ unsafe extern "C-unwind" fn run(
 ///
 /// `scan` is a scan of the statement that runs, about to return its first row.
 pub(crate) unsafe fn rows(scan: pg_sys::IndexScanDesc) -> Option<WantedRows> {
-    // SAFETY: `RUNNING` is a statement that runs, or null, and a statement that runs has its plan.
-    // The walker passes `search` on to `look`, which is its type.
+    // SAFETY: a statement that runs has its plan. The walker passes `search` on to `look`, which is
+    // its type.
     unsafe {
-        let running = RUNNING.get();
+        let running = running()?;
         let plan = running.query.as_ref()?.planstate.as_mut()?;
         let mut search = LimitSearch { scan, found: None };
         if !search.look(plan) && !pg_sys::planstate_tree_walker(plan, Some(look), (&raw mut search).cast()) {
@@ -122,10 +128,11 @@ pub(crate) unsafe fn rows(scan: pg_sys::IndexScanDesc) -> Option<WantedRows> {
 ///
 /// `scan` is a scan of the statement that runs, about to return a row.
 pub(crate) unsafe fn reads_places(scan: pg_sys::IndexScanDesc) -> bool {
-    // SAFETY: `RUNNING` is a statement that runs, or null, and a statement that runs has its plan.
-    // The walker passes the search on to `find`, which is its type.
+    // SAFETY: a statement that runs has its plan. The walker passes the search on to `find`, which
+    // is its type.
     unsafe {
-        let plan = RUNNING.get().query.as_ref().map_or(ptr::null_mut(), |query| query.planstate);
+        let query = running().and_then(|running| running.query.as_ref());
+        let plan = query.map_or(ptr::null_mut(), |query| query.planstate);
         let mut search = ScanSearch { scan, found: ptr::null_mut() };
         find(plan, (&raw mut search).cast());
         let Some(state) = search.found.as_ref() else { return true };
@@ -167,7 +174,7 @@ unsafe extern "C-unwind" fn find(node: *mut pg_sys::PlanState, search: *mut c_vo
 /// Whether the statement that runs goes on until it has all of its rows. A cursor may pause between
 /// two rows until its transaction ends.
 pub(crate) fn runs_to_end() -> bool {
-    RUNNING.get().rows == 0
+    running().is_none_or(|running| running.rows == 0)
 }
 
 /// Rows that are wanted of a scan.

@@ -39,7 +39,7 @@ use crate::options::{End, Limits};
 use crate::pages::open_indexes;
 use crate::rows::opclass::Kind;
 use crate::rows::vector;
-use crate::{errors, options, replay};
+use crate::{errors, options, replay, whole_errors};
 
 /// The hint of an error for memory that a scan does not get.
 const MEMORY_HINT: &str =
@@ -185,14 +185,22 @@ pub(crate) unsafe extern "C-unwind" fn amrescan(
 }
 
 /// `amgettuple`: the next row.
-#[pg_guard]
 pub(crate) unsafe extern "C-unwind" fn amgettuple(
     scan: pg_sys::IndexScanDesc,
     direction: pg_sys::ScanDirection::Type,
 ) -> bool {
+    // SAFETY: PostgreSQL calls this, for a scan that `ambeginscan` made and `amrescan` began.
+    unsafe { whole_errors::guard(|| next_row(scan, direction)) }
+}
+
+/// Puts the next row into `scan`; `false` if there is none.
+///
+/// # Safety
+///
+/// `ambeginscan` made the scan, `amrescan` began it, and no other callback runs.
+unsafe fn next_row(scan: pg_sys::IndexScanDesc, direction: pg_sys::ScanDirection::Type) -> bool {
     debug_assert_eq!(direction, pg_sys::ScanDirection::ForwardScanDirection, "`amcanbackward` is not set");
-    // SAFETY: PostgreSQL passes a scan that `ambeginscan` made and `amrescan` began, and no other
-    // callback runs.
+    // SAFETY: the caller says so.
     let state = unsafe { state(scan) };
     if state.search.is_none() {
         // SAFETY: the scan is PostgreSQL's.

@@ -13,6 +13,7 @@ use pagehop_engine::Error;
 use pgrx::pg_sys;
 
 use super::limit;
+use crate::whole_errors::{self, bare};
 
 /// Rows that wait until no other row can come before them.
 #[derive(Default)]
@@ -221,7 +222,8 @@ impl Table {
     ///
     /// # Safety
     ///
-    /// There is one, and `key` is the order key of the scan.
+    /// There is one, `key` is the order key of the scan, and the caller is `amgettuple`, which
+    /// guards (`whole_errors.rs`).
     unsafe fn distance(&self, key: &mut pg_sys::ScanKeyData) -> f64 {
         let (mut value, mut is_null) = (pg_sys::Datum::from(0), false);
         // SAFETY: the caller says that there is a row. `new` left one column, which is of the type
@@ -233,11 +235,13 @@ impl Table {
             }
             (*context).ecxt_scantuple = self.slot;
             let callers = pg_sys::MemoryContextSwitchTo((*context).ecxt_per_tuple_memory);
-            pg_sys::FormIndexDatum(self.info, self.slot, self.state, &raw mut value, &raw mut is_null);
             let (operator, collation) = (&raw mut key.sk_func, key.sk_collation);
-            // Only a damaged index has a row without a vector.
-            let distance =
-                (!is_null).then(|| pg_sys::FunctionCall2Coll(operator, collation, value, key.sk_argument));
+            // An error of the expression is thrown on whole. Nothing here is to be dropped.
+            let distance = whole_errors::pass(|| {
+                bare::FormIndexDatum(self.info, self.slot, self.state, &raw mut value, &raw mut is_null);
+                // Only a damaged index has a row without a vector.
+                (!is_null).then(|| bare::FunctionCall2Coll(operator, collation, value, key.sk_argument))
+            });
             pg_sys::MemoryContextSwitchTo(callers);
             pg_sys::MemoryContextReset((*context).ecxt_per_tuple_memory);
             distance.map_or(f64::INFINITY, |distance| f64::from_bits(distance.value() as u64))

@@ -23,6 +23,7 @@ use pgrx::{is_a, pg_sys};
 
 use crate::lists::elements;
 use crate::options;
+use crate::whole_errors::bare;
 
 static mut PREVIOUS: pg_sys::planner_hook_type = None;
 
@@ -41,8 +42,8 @@ pub(crate) fn register() {
     }
 }
 
-/// `planner_hook`.
-#[pg_guard]
+/// `planner_hook`. An error of the planner jumps over this frame, which owns nothing
+/// (`whole_errors.rs`).
 unsafe extern "C-unwind" fn plan(
     query: *mut pg_sys::Query,
     text: *const c_char,
@@ -53,18 +54,29 @@ unsafe extern "C-unwind" fn plan(
     // The plan that comes back is new, and the caller's alone.
     unsafe {
         let planned = match PREVIOUS {
-            Some(previous) => {
-                pg_sys::ffi::pg_guard_ffi_boundary(|| previous(query, text, cursor_options, parameters))
-            }
-            None => pg_sys::standard_planner(query, text, cursor_options, parameters),
+            Some(previous) => previous(query, text, cursor_options, parameters),
+            None => bare::standard_planner(query, text, cursor_options, parameters),
         };
+        skip_in_plan(planned);
+        planned
+    }
+}
+
+/// Takes distances that are not read out of a plan.
+///
+/// # Safety
+///
+/// `planned` is a new plan that is the caller's alone, or null.
+#[pg_guard]
+unsafe extern "C-unwind" fn skip_in_plan(planned: *mut pg_sys::PlannedStmt) {
+    // SAFETY: the caller says that the plan is new.
+    unsafe {
         if options::skips_unread_distances()
             && let Some(planned) = planned.as_ref()
         {
             skip_in_query(planned.planTree);
             elements::<pg_sys::Plan>(planned.subplans).iter().for_each(|subplan| skip_in_query(*subplan));
         }
-        planned
     }
 }
 

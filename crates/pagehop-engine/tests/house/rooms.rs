@@ -123,7 +123,7 @@ const STORE_ROOMS: [&str; 25] = [
 ];
 
 /// The rooms of the PostgreSQL extension, in the same order.
-const POSTGRES_ROOMS: [&str; 24] = [
+const POSTGRES_ROOMS: [&str; 25] = [
     "lib",
     "handler",
     "build",
@@ -147,6 +147,7 @@ const POSTGRES_ROOMS: [&str; 24] = [
     "held_interrupts",
     "signals",
     "lists",
+    "whole_errors",
     "errors",
 ];
 
