@@ -53,6 +53,27 @@ fn versions_of_a_row_share_a_node() {
     }
 }
 
+/// A row that is said to be known may have another vector, no farther from the old one than that
+/// is from its code. It gets a node of its own: the bounds of distances are for roundings.
+#[test]
+fn a_known_row_whose_vector_has_changed_gets_a_node_of_its_own() {
+    let dim = 256;
+    let mut rows = Rows::new(dim, embeddings(dim, 300, 5));
+    rows.ids = (1..=300).collect();
+    for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine] {
+        let mut pages = built(&rows, metric);
+        for row in 0..20 {
+            let length = rows.row(row).iter().map(|x| x * x).sum::<f32>().sqrt();
+            let part = 1e-4 * length / (dim as f32).sqrt();
+            let moved = |(at, x): (usize, &f32)| if at % 2 == 0 { x + part } else { x - part };
+            let vector: Vec<f32> = rows.row(row).iter().enumerate().map(moved).collect();
+            insert(&mut pages, 1001 + row as u64, &vector, true);
+            insert(&mut pages, 2001 + row as u64, rows.row(row), true);
+        }
+        assert_eq!(check(&pages).nodes, 320, "{metric:?}");
+    }
+}
+
 /// A search visits the same nodes whether each row has one version or two: several versions do not
 /// count as several found rows.
 #[test]

@@ -42,8 +42,9 @@ const HEAP_TABLE_AM_OID: u32 = 2;
 /// Most rows that wait for an index whose model is not trained again.
 const ROWS_MAX: usize = 64;
 
-/// `aminsert`. `unchanged` says that the row is a new version with the same vector: its row id is
-/// added to the node of the old version at once.
+/// `aminsert`. `unchanged` says that the row is a new version, probably with the same vector: its
+/// row id is then added to the node of the old version at once. It is a hint: PostgreSQL looks at
+/// the columns that an UPDATE names, and a trigger may have changed others.
 #[pg_guard]
 #[allow(clippy::too_many_arguments, reason = "PostgreSQL's signature")]
 pub(crate) unsafe extern "C-unwind" fn aminsert(

@@ -121,7 +121,8 @@ fn values_of(meta: &Meta, columns: &[Column], vector: &[f32], values: &[Value]) 
 impl<W: PagesMut> Change<'_, W> {
     /// Adds a row with a value for each column of the index. `is_known` says that an older version
     /// of it, with the same vector and values, is likely in the index. Then its node is searched
-    /// for first, which is several times cheaper than an insertion.
+    /// for first, which is several times cheaper than an insertion. If it is not found, as where
+    /// the vector has changed after all, the row is inserted.
     ///
     /// A small index that has grown eightfold since its model was trained is rebuilt within this
     /// call, on one thread; a larger one by [`Index::train_beside`].
@@ -244,9 +245,10 @@ impl<W: PagesMut> Change<'_, W> {
         self.join_one(row_id, encoded, is_known, tried)
     }
 
-    /// Gives `row_id` to the first of `nodes` that has room, the row's values, and the row's code,
-    /// or a code as near to the row as the row's own code. The id of a known row waits for its node
-    /// in the pending list, while that has room.
+    /// Gives `row_id` to the first of `nodes` that has room, the row's values, and the row's code.
+    /// For a known row that may also be a code that was made of an older one and is as near to the
+    /// row: the vector may still be another than that of the older version. The id of a known row
+    /// waits for its node in the pending list, while that has room.
     fn join_one(
         &mut self,
         row_id: u64,

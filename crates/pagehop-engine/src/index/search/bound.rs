@@ -179,14 +179,18 @@ pub(crate) fn restored_error(step: f32, norm_sq: f32, mean_sq: f32, inner_dim: u
     ((code + turned) * (1.0 + 4.0 * ROUNDING)) as f32
 }
 
-/// Whether a row at `distance_sq` in the inner space from an own code may share that code: the code
-/// is then, as far as is known, no farther from the row than a code of its own would be.
+/// Whether a row at `distance_sq` in the inner space from an own code may share that code: it is no
+/// farther from the code than [`Bound::error`] allows in any direction, wherever the query is.
+///
+/// A row whose code was made of an older code may be that far from it. Otherwise a row has the code
+/// that is made of it.
 pub(crate) fn is_within(meta: &Meta, distance_sq: f32, step: f32) -> bool {
     let recoded = match meta.metric {
         Metric::L2 | Metric::InnerProduct => f64::from(meta.change.recoded_error),
         Metric::Cosine => 2.0 * f64::from(meta.change.recoded_error),
     };
-    f64::from(distance_sq).sqrt() <= recoded + step as f64 / 2.0 * (meta.layout.inner_dim as f64).sqrt()
+    let (half, inner_dim) = (HALF_STEP * f64::from(step), meta.layout.inner_dim as f64);
+    recoded > 0.0 && f64::from(distance_sq).sqrt() <= recoded + half * HALF_STEPS.min(inner_dim.sqrt())
 }
 
 /// Error of a squared distance between points that are off by `placed`, when the squared distance
