@@ -75,9 +75,9 @@ pub(crate) unsafe fn out_of_memory(index: pg_sys::Relation, what: &str, hint: &s
 
 /// Raises an error with a hint, which `ereport!` has no place for.
 pub(crate) fn report(code: PgSqlErrorCode, message: String, hint: Option<String>) -> ! {
-    let report = ErrorReport::new(code, message, "pagehop");
+    let report = ErrorReport::new(code, in_encoding(message), "pagehop");
     match hint {
-        Some(hint) => report.set_hint(hint).report(PgLogLevel::ERROR),
+        Some(hint) => report.set_hint(in_encoding(hint)).report(PgLogLevel::ERROR),
         None => report.report(PgLogLevel::ERROR),
     }
     unreachable!("an ERROR does not return")
@@ -86,13 +86,14 @@ pub(crate) fn report(code: PgSqlErrorCode, message: String, hint: Option<String>
 /// Tells the client something that is not an error.
 pub(crate) fn notice(message: String, detail: &str, hint: String) {
     let code = PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION;
-    ErrorReport::new(code, message, "pagehop").set_detail(detail).set_hint(hint).report(PgLogLevel::NOTICE);
+    let report = ErrorReport::new(code, in_encoding(message), "pagehop").set_detail(detail);
+    report.set_hint(in_encoding(hint)).report(PgLogLevel::NOTICE);
 }
 
 /// Warns the client.
 pub(crate) fn warn(message: String, hint: String) {
     let code = PgSqlErrorCode::ERRCODE_WARNING;
-    ErrorReport::new(code, message, "pagehop").set_hint(hint).report(PgLogLevel::WARNING);
+    ErrorReport::new(code, in_encoding(message), "pagehop").set_hint(in_encoding(hint)).report(PgLogLevel::WARNING);
 }
 
 /// Name of a relation, for people.
@@ -102,7 +103,7 @@ pub(crate) fn warn(message: String, hint: String) {
 /// `relation` is open.
 pub(crate) unsafe fn name(relation: pg_sys::Relation) -> String {
     // SAFETY: the caller has the relation open, and an open relation has its row of pg_class.
-    pgrx::name_data_to_str(unsafe { &(*(*relation).rd_rel).relname }).to_string()
+    unsafe { text((*(*relation).rd_rel).relname.data.as_ptr()) }
 }
 
 /// Name of a relation in SQL: quoted where that is needed, and with its schema if the search path
@@ -135,10 +136,22 @@ pub(crate) unsafe fn regclass(relation: pg_sys::Relation) -> String {
     }
 }
 
+/// A string of PostgreSQL for people, which can be part of a message.
+///
 /// # Safety
 ///
 /// `string` ends in a zero byte.
-unsafe fn text(string: *const c_char) -> String {
+pub(crate) unsafe fn text(string: *const c_char) -> String {
     // SAFETY: the caller says so.
-    unsafe { CStr::from_ptr(string) }.to_string_lossy().into_owned()
+    in_encoding(unsafe { CStr::from_ptr(string) }.to_string_lossy().into_owned())
+}
+
+/// A message as a client can get it: messages are in the encoding of the database. If that is not
+/// UTF-8, all but ASCII is shown as question marks.
+fn in_encoding(message: String) -> String {
+    // SAFETY: a value of this backend.
+    if message.is_ascii() || unsafe { pg_sys::GetDatabaseEncoding() } == pg_sys::pg_enc::PG_UTF8 as i32 {
+        return message;
+    }
+    message.chars().map(|one| if one.is_ascii() { one } else { '?' }).collect()
 }

@@ -5,6 +5,7 @@ use std::ffi::CStr;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
+use crate::errors;
 use crate::rows::columns::ValueType;
 use crate::rows::opclass::{KIND_PROC, ORDER_STRATEGY, STRATEGY_CONTAINS, STRATEGY_EQUAL, STRATEGY_OVERLAPS};
 
@@ -20,7 +21,7 @@ pub(crate) unsafe extern "C-unwind" fn amvalidate(opclass: pg_sys::Oid) -> bool 
         }
         let form = pg_sys::heap_tuple_get_struct::<pg_sys::FormData_pg_opclass>(class);
         let (family, type_, name) =
-            ((*form).opcfamily, (*form).opcintype, pgrx::name_data_to_str(&(*form).opcname).to_string());
+            ((*form).opcfamily, (*form).opcintype, errors::text((*form).opcname.data.as_ptr()));
         pg_sys::ReleaseSysCache(class);
         if ValueType::of(type_).is_some_and(|value_type| value_type.element().is_some()) {
             return has_array_operators(family, &name);

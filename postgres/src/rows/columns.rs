@@ -10,6 +10,7 @@
 //! length. A row that is found by its tags is rechecked, too.
 
 use std::collections::BTreeSet;
+use std::ffi::CStr;
 use std::mem::size_of;
 
 use pagehop_engine::{COLUMNS_MAX, Column, ColumnKind, TAGS_MAX, Value};
@@ -273,9 +274,17 @@ pub(crate) unsafe fn values(
 pub(crate) unsafe fn for_engine(index: pg_sys::Relation) -> Vec<Column> {
     // SAFETY: the caller keeps the index open; the wrapper closes nothing.
     let (columns, relation) = unsafe { (FilterColumn::of(index), PgRelation::from_pg(index)) };
-    let names = relation.tuple_desc().iter().map(|attribute| attribute.name().to_string()).collect::<Vec<_>>();
+    let names = relation.tuple_desc().iter().map(|attribute| name(&attribute.attname)).collect::<Vec<_>>();
     let column = |(name, column): (String, FilterColumn)| Column { name, kind: column.value_type.kind() };
     names.into_iter().skip(1).zip(columns).map(column).collect()
+}
+
+/// The name of a column for the engine, where different names stay different: that it is readable
+/// matters less. In a database of another encoding than UTF-8, a byte becomes one character.
+fn name(name: &pg_sys::NameData) -> String {
+    // SAFETY: a name ends in a zero byte.
+    let bytes = unsafe { CStr::from_ptr(name.data.as_ptr()) };
+    bytes.to_str().map_or_else(|_| bytes.to_bytes().iter().copied().map(char::from).collect(), str::to_string)
 }
 
 /// Bytes of a row's filter columns in a build.

@@ -166,7 +166,7 @@ fn relation_name(oid: pg_sys::Oid) -> String {
         return oid.to_u32().to_string();
     }
     // SAFETY: it is not null, so it is a string that ends in a zero byte.
-    unsafe { std::ffi::CStr::from_ptr(name) }.to_string_lossy().into_owned()
+    unsafe { errors::text(name) }
 }
 
 /// Whether this server replays a log: that of another server, or its own after a crash.
