@@ -138,6 +138,10 @@ unsafe fn read_table(
         // SAFETY: the caller keeps the index open.
         begin(unsafe { replaced::dimensions(index) }.unwrap_or_else(|| opclass::refuse_dimensions()))
     });
+    if declared.is_none() {
+        // SAFETY: as above.
+        unsafe { replaced::remember(index, budget.dim) };
+    }
     (heap_tuples, budget, rows)
 }
 

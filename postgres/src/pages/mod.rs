@@ -12,7 +12,7 @@
 //! | `writer.rs`, `sink.rs` | changing an index; writing a new one |
 //! | `header.rs`, `record.rs` | PostgreSQL's part of a page; the log record of a step |
 //! | `open_indexes.rs` | the indexes that a session has open |
-//! | `replaced.rs` | what the file says that an index had before |
+//! | `replaced.rs` | the dimensions of an index that became empty |
 //! | `copied.rs` | a copy in memory, for threads |
 //! | `prefetch.rs`, `async_reads.rs` | reading pages before they are needed |
 //! | `waits.rs` | whether that is worth its cost |

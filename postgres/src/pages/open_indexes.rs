@@ -78,7 +78,7 @@ impl NodesPerRow {
 
 /// An index, and its file by tablespace, database and number. While the index has the file, every
 /// other index is built in another file or after [`forget`].
-type File = [u32; 4];
+pub(super) type File = [u32; 4];
 
 thread_local! {
     /// Open indexes, the last used first.
@@ -158,7 +158,7 @@ pub(crate) unsafe fn forget(relation: pg_sys::Relation) {
 /// # Safety
 ///
 /// `relation` is open.
-unsafe fn file(relation: pg_sys::Relation) -> File {
+pub(super) unsafe fn file(relation: pg_sys::Relation) -> File {
     // SAFETY: the caller keeps the relation open.
     let (index, file) = unsafe { ((*relation).rd_id, (*relation).rd_locator) };
     [index.to_u32(), file.spcOid.to_u32(), file.dbOid.to_u32(), file.relNumber.to_u32()]

@@ -1,19 +1,60 @@
-//! The file that an index had before this statement gave it a new one, as TRUNCATE and REINDEX do.
-//! It is there until the transaction commits. It says how many dimensions the index has, which an
-//! empty table and a column without dimensions do not say.
+//! How many dimensions an index has that is built again over an empty table, where its column does
+//! not say them.
+//!
+//! Where this session has built the file of the index before, it knows. So it does where the rows
+//! of a file go and the file stays: at the commit of a temporary table with
+//! `ON COMMIT DELETE ROWS`, and at a TRUNCATE in the transaction that made the file. Otherwise the
+//! statement gave the index a new file, as TRUNCATE and REINDEX do, and the old one says it, which
+//! is there until the transaction commits.
+
+use std::cell::RefCell;
 
 use pagehop_engine::Index;
 use pgrx::pg_sys;
 
 use super::RelationPages;
+use super::open_indexes::{self, File};
 
-/// Dimensions of the vectors that the index had before this statement; `None` if it had no other
-/// file, or one that cannot be read.
+thread_local! {
+    /// The indexes that this session has built whose column does not say its dimensions, with
+    /// these.
+    static BUILT: RefCell<Vec<(File, usize)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Remembers the dimensions of an index that this session builds, whose column does not say them.
+///
+/// # Safety
+///
+/// `index` is open and of this access method.
+pub(crate) unsafe fn remember(index: pg_sys::Relation, dim: usize) {
+    // SAFETY: the caller keeps the index open.
+    let file = unsafe { open_indexes::file(index) };
+    BUILT.with_borrow_mut(|built| {
+        built.retain(|(known, _)| *known != file);
+        built.push((file, dim));
+    });
+}
+
+/// Dimensions of the vectors that the index had before it became empty; `None` if it was not built
+/// before, or has another file and the old one cannot be read.
 ///
 /// # Safety
 ///
 /// `index` is open and of this access method.
 pub(crate) unsafe fn dimensions(index: pg_sys::Relation) -> Option<usize> {
+    // SAFETY: the caller keeps the index open.
+    let file = unsafe { open_indexes::file(index) };
+    let built = BUILT.with_borrow(|built| built.iter().find(|(known, _)| *known == file).map(|(_, dim)| *dim));
+    // SAFETY: as above.
+    built.or_else(|| unsafe { in_old_file(index) })
+}
+
+/// Dimensions of the vectors in the file that the index had before this statement.
+///
+/// # Safety
+///
+/// As [`dimensions`].
+unsafe fn in_old_file(index: pg_sys::Relation) -> Option<usize> {
     // SAFETY: the caller keeps the index open. The entry that stands for the old file is made here,
     // says what kind of relation the index is, and is only used until it is freed.
     unsafe {
