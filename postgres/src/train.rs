@@ -27,8 +27,10 @@ const PROC_ARRAY_LOCK: usize = 4;
 // The bindings do not have the number. Another one would be another lock, so look it up in
 // `storage/lwlocklist.h` of each new server.
 const _: () = assert!(pg_sys::PG_VERSION_NUM < 190_000);
-/// Blocks of a table: "to the end".
-const ALL_BLOCKS: u32 = u32::MAX;
+/// Most blocks of a table, and about as many rows, that are read between two tests of the cost
+/// limits of vacuum: a row may be in several blocks of TOAST.
+const BLOCKS_PER_WAIT: u32 = 64;
+const ROWS_PER_WAIT: usize = 128;
 /// Bytes of a row id in a list that grows.
 const ROW_ID_BYTES: usize = 3 * size_of::<u64>();
 /// Milliseconds that a training waits for the lock of the index to give itself up.
@@ -126,7 +128,7 @@ unsafe fn trained(
         return Ok(lacks);
     }
     let (mut rows, mut missing) = (Spill::new(dim, in_memory, filters), 0);
-    host.read(&known, (0, ALL_BLOCKS), &mut |row_id, vector, values| {
+    host.read_all(&known, &mut |row_id, vector, values| {
         if missing == 0 && rows.add(row_id, vector, values).is_err() {
             missing = rows.len() * 4 * dim;
             rows = Spill::new(dim, 0, Vec::new());
@@ -143,6 +145,11 @@ unsafe fn trained(
         None if count == 0 => Ok(Outcome::NotNeeded),
         None => train(&open, &mut rows, &budget, &mut host),
     }
+}
+
+/// The block of the table that has a row.
+fn block(row_id: u64) -> u32 {
+    (row_id >> 16) as u32
 }
 
 /// Trains with rows that were read.
@@ -289,6 +296,19 @@ impl<'w> Host<'w> {
         Self { index, heap, info, temp_files, wait, alone: 0, held: None, left_out: 0, ring }
     }
 
+    /// Reads the rows of `wanted`, in ascending order, each once, at the pace of vacuum.
+    fn read_all(&mut self, wanted: &[u64], each: table::EachRow<'_>) {
+        let mut rest = wanted;
+        while let Some(first) = rest.first().map(|row_id| block(*row_id)) {
+            let near = rest.partition_point(|row_id| block(*row_id) - first < BLOCKS_PER_WAIT);
+            let last = block(rest[near.min(ROWS_PER_WAIT) - 1]);
+            let (part, others) = rest.split_at(rest.partition_point(|row_id| block(*row_id) <= last));
+            (self.wait)();
+            self.read(part, (first, last - first + 1), each);
+            rest = others;
+        }
+    }
+
     /// Reads the rows of `wanted`, in ascending order, that are in some blocks of the table, each
     /// once.
     fn read(&mut self, wanted: &[u64], blocks: (u32, u32), each: table::EachRow<'_>) {
@@ -399,8 +419,7 @@ impl TrainingHost for Host<'_> {
     fn rows(&mut self, row_ids: &[u64]) -> Result<HostRows, Error> {
         let mut found = HostRows::default();
         for of_block in row_ids.chunk_by(|a, b| a >> 16 == b >> 16) {
-            let block = (of_block[0] >> 16) as u32;
-            self.read(of_block, (block, 1), &mut |row_id, vector, values| {
+            self.read(of_block, (block(of_block[0]), 1), &mut |row_id, vector, values| {
                 found.row_ids.push(row_id);
                 found.vectors.extend_from_slice(vector);
                 found.values.extend_from_slice(values);

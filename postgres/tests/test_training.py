@@ -411,3 +411,28 @@ def test_a_standby_reads_a_graph_to_its_end(new_cluster: Callable[..., Cluster])
             assert by_index(other, QUERIES[1]) == by_index(connection, QUERIES[1])
         assert trained == 7000
     replica.remove()
+
+
+def test_a_training_reads_the_table_at_the_pace_of_vacuum(connect: Connect) -> None:
+    """The expression of the index says when each row is read."""
+    connection = connect()
+    timed = "BEGIN RAISE NOTICE '%', extract(epoch FROM clock_timestamp()); RETURN embedding; END"
+    run(connection, f"CREATE FUNCTION timed(embedding vector) RETURNS vector IMMUTABLE LANGUAGE plpgsql AS $${timed}$$")
+    run(connection, "CREATE TABLE items (id int, embedding vector(800) STORAGE PLAIN)")
+    run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
+    run(
+        connection,
+        "CREATE INDEX items_embedding ON items USING pagehop ((timed(embedding)::vector(800)) vector_l2_ops)",
+    )
+    run(connection, "SET client_min_messages = warning")
+    grow(connection, vectors(1800, seed=1, dim=800))
+    assert value(connection, WANTS) is True
+    seconds: list[float] = []
+    connection.add_notice_handler(lambda said: seconds.append(float(said.message_primary or "")))
+    run(connection, "SET client_min_messages = notice; SET vacuum_cost_delay = '20ms'; SET vacuum_cost_limit = 10")
+    run(connection, "VACUUM items")
+    assert value(connection, WANTS) is False
+    # The first time that all rows are read: a pause lasts 80 ms, and comes about every 128 rows.
+    read = seconds[:1800]
+    pauses = [at for at in range(1, 1800) if read[at] - read[at - 1] > 0.05]
+    assert len(pauses) >= 10, pauses
