@@ -344,30 +344,32 @@ impl Host<'_> {
         None
     }
 
-    fn turn_when_free<T>(
-        &mut self,
-        is_alone: bool,
-        work: impl FnOnce(&mut Writer) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+    /// Waits for the next turn.
+    fn next_turn(&mut self, is_alone: bool) -> Result<Writer, Error> {
         // From the second turn alone to the last, insertions do twice the work.
         if self.alone < 2 {
             (self.wait)();
         }
         self.alone += u32::from(is_alone);
-        // SAFETY: the caller of `new` keeps the index open, and this backend is not its writer.
-        let writer = unsafe {
-            match is_alone {
+        // SAFETY: the caller of `new` keeps the index open, and this backend is not its writer. The
+        // ring lives as long as this.
+        unsafe {
+            let writer = match is_alone {
                 true => writer::alone(self.index)?,
                 false => writer::beside_others(self.index)?,
-            }
-        };
-        let done = self.work(writer, work);
+            };
+            Ok(writer.through(self.ring))
+        }
+    }
+
+    /// Ends a turn whose work is done.
+    fn end_turn(&self, writer: Writer) {
+        drop(writer);
         if self.alone == 1 {
             // Whole pages would fill the log's buffers, and insertions would wait for room there.
             // SAFETY: no lock is held; the position is the end of a record of this backend.
             unsafe { pg_sys::XLogFlush(pg_sys::XactLastRecEnd) };
         }
-        done
     }
 
     /// Takes a turn after a cancel, for example to give the training up, unless that would wait
@@ -396,10 +398,6 @@ impl Host<'_> {
             Some(writer) => writer,
             None => held.serve_within(GIVE_UP_MS, later).unwrap_or(Err(Error::Interrupted))?,
         };
-        self.work(writer, work)
-    }
-
-    fn work<T>(&self, writer: Writer, work: impl FnOnce(&mut Writer) -> Result<T, Error>) -> Result<T, Error> {
         // SAFETY: the ring lives as long as this.
         work(&mut unsafe { writer.through(self.ring) })
     }
@@ -409,11 +407,20 @@ impl TrainingHost for Host<'_> {
     type Pages<'p> = Writer;
 
     fn turn<T>(&mut self, is_alone: bool, work: impl FnOnce(&mut Writer) -> Result<T, Error>) -> Result<T, Error> {
-        let Some(held) = self.held.clone() else { return self.turn_when_free(is_alone, work) };
+        let Some(held) = self.held.clone() else {
+            let mut writer = self.next_turn(is_alone)?;
+            let done = work(&mut writer);
+            self.end_turn(writer);
+            return done;
+        };
         if held.is_ended() {
             return self.last_turn(&held, is_alone, work);
         }
-        held.serve(|| self.turn_when_free(is_alone, work)).unwrap_or(Err(Error::Interrupted))
+        let mut writer = held.serve(|| self.next_turn(is_alone)).unwrap_or(Err(Error::Interrupted))?;
+        // A cancel ends the work and not the writer, which then gives its lock back.
+        let done = held.serve(|| work(&mut writer)).unwrap_or(Err(Error::Interrupted));
+        self.end_turn(writer);
+        done
     }
 
     fn rows(&mut self, row_ids: &[u64]) -> Result<HostRows, Error> {
