@@ -55,11 +55,24 @@ class DiskannDisk(Library):
             build_memory_maximum=self.build_memory_mib * _SHARE / 1024 or _BUILD_GIB, num_threads=threads,
         )  # fmt: skip
         rows.unlink()
+        self._open_for = 0
+        self._open(threads)
+
+    def _open(self, threads: int) -> Any:
+        """The index, opened for at least as many threads: more would wait for each other."""
+        import diskannpy
+
         # If it is opened for one thread, it waits forever. A search still sets the number of its
         # threads.
-        self._index: Any = diskannpy.StaticDiskIndex(
-            str(self.folder), num_threads=max(2, threads), num_nodes_to_cache=0, cache_mechanism=0
-        )
+        threads = max(2, threads)
+        if threads > self._open_for:
+            # Not two at once: each has the codes in memory.
+            self._index: Any = None
+            self._index = diskannpy.StaticDiskIndex(
+                str(self.folder), num_threads=threads, num_nodes_to_cache=0, cache_mechanism=0
+            )
+            self._open_for = threads
+        return self._index
 
     def _write(self, path: Path, base: Float32) -> None:
         """Writes rows as a file of the library: the two numbers of the shape, and float32."""
@@ -70,7 +83,7 @@ class DiskannDisk(Library):
                 (unit(part) if self._angular else part).tofile(file)
 
     def searcher(self, options: Options, k: int) -> Search:
-        index, angular, threads = self._index, self._angular, self.threads
+        index, angular, threads = self._open(self.threads), self._angular, self.threads
         complexity, beam_width = max(options["complexity"], k), options["beam_width"]
 
         def search(queries: Float32) -> Ids:

@@ -54,7 +54,7 @@ def latencies(results: Results, settings: Sequence[Setting], dataset: str) -> Ta
         rows.append([
             Cell(results.title(setting.engine), setting.engine),
             Cell(label, label),
-            Cell(told(setting.asked).removeprefix("caches ") or "cold"),
+            Cell(_state(setting)),
             Cell.of(setting.recall.median, ".4f"),
             Cell.of(setting.qps.median, ",.0f", file=setting.middle.file),
             Cell.of(mean, ",.2f", file=setting.middle.file),
@@ -102,14 +102,19 @@ def reads(results: Results, settings: Sequence[Setting], dataset: str) -> list[C
             if y is None or (by_depth and DEPTH not in dict(one.search)):
                 continue
             options = shown(tuple(option for option in one.search if option[0] != DEPTH)) if by_depth else ""
-            state = told(one.asked).removeprefix("caches ") or "cold"
             words = " ".join(filter(None, [results.title(one.engine), shown(one.build), options]))
             x = float(dict(one.search)[DEPTH]) if by_depth else one.recall.median
             mark = Mark(x, y, f"{one.label}: {y:,.1f} {y_title}", one.middle.file)
-            series.setdefault(f"{words}, {state}", []).append(mark)
+            series.setdefault(f"{words}, {_state(one)}", []).append(mark)
         drawn = [Series(key, marks, sorted((mark.x, mark.y) for mark in marks)) for key, marks in series.items()]
         found.append(Chart(f"{name}-{dataset}", title, x_title, y_title, drawn, not by_depth, "Middle of the repeats."))
     return found
+
+
+def _state(setting: Setting) -> str:
+    """The state of caches, and what else of the load is unusual."""
+    sessions = f"{setting.sessions} sessions" if setting.sessions > 1 else ""
+    return ", ".join(filter(None, [told(setting.asked).removeprefix("caches ") or "cold", sessions]))
 
 
 def _base(setting: Setting, settings: Sequence[Setting]) -> Setting | None:
