@@ -102,8 +102,8 @@ def test_lists_of_options_are_a_grid() -> None:
         ("repeats = 2", 'caches = "hot"', "load.caches: the suite equal-recall has none, cold has"),
         (
             "repeats = 2",
-            'caches = "tepid"',
-            "load.caches = 'tepid': there is no such choice; there are cold, fresh, hot, limi",
+            'caches = "none"',
+            "load.caches = 'none': there is no such choice; there are cold, fresh, hot, limited, warm",
         ),
         ("repeats = 2", "cold_queries = 9", "load.cold_queries = 9: the suite equal-recall has none, cold has"),
         ("repeats = 2", "memory_mib = 512", "load.memory_mib = 512: only the suite cold has it, with"),
