@@ -24,9 +24,9 @@ pub(crate) struct RowRecord<'a> {
 }
 
 impl RecordShape {
-    /// The record of a row; `None` if it needs none. [`record_pages::check_length`] limits the whole
-/// record.
-pub(crate) fn encode(self, sets: &[Vec<u64>], text: Option<&str>, payload: Option<&[u8]>) -> Option<Vec<u8>> {
+    /// The record of a row; `None` if it needs none. [`record_pages::check_length`] limits the
+    /// whole record.
+    pub(crate) fn encode(self, sets: &[Vec<u64>], text: Option<&str>, payload: Option<&[u8]>) -> Option<Vec<u8>> {
         if !self.tags {
             return match text {
                 Some(text) => Some(text_record::encode(text, payload)),
