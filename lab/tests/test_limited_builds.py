@@ -11,8 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from pagehop_lab.data import sets
+from pagehop_lab.data.real import files
+from pagehop_lab.data.real.files import Content
 from pagehop_lab.engines.engine import EngineError
 from pagehop_lab.measure import limit
 from pagehop_lab.measure.limit import MemoryLimit
@@ -152,6 +156,20 @@ def test_growth_has_a_line_for_each_number_of_rows(tmp_path: Path) -> None:
     assert cpu[1] == "no limit"
     assert cpu[2].count("CPU us a row") == 2
     assert first[1] == "aim cannot be told", "one repeat"
+
+
+def test_engines_get_rows_of_float16_only_where_they_take_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(5)
+    rows, queries = (random.standard_normal((count, 8)).astype(np.float16) for count in (2000, 60))
+    content = Content(2000, [rows], queries, ("l2",), {})
+    files.make(tmp_path / "tokens-384", "tokens-384", lambda: content, lambda _: None)
+    monkeypatch.setattr(sets, "_LARGE_ROWS", 2000)
+    engine = '[[engine]]\nname = "pagehop"\nsearch = { slack = 0.2 }\n[[engine]]\nname = "honest"\n'
+    results, said = run(f'[load]\n{QUICK}repeats = 1\n[[dataset]]\nname = "tokens-384"\n{engine}', tmp_path / "run")
+    assert results.is_whole, said
+    recalls = {(point.engine, dict(point.search).get("ef")): point.recall for point in results.points}
+    assert recalls["honest", 100] == 1
+    assert recalls["pagehop", None] > 0.9
 
 
 def test_warm_caches_take_queries_that_are_not_measured(tmp_path: Path) -> None:

@@ -71,6 +71,14 @@ def test_a_real_set_that_was_made_keeps_its_truth(tmp_path: Path, monkeypatch: p
     assert np.allclose(some.truth_distances, expected, atol=1e-6)
     with pytest.raises(DataError, match=r"\./dev data texts-384 makes it"):
         made("texts-384")
+    monkeypatch.setattr(sets, "_LARGE_ROWS", 300)
+    monkeypatch.setenv(sets.VARIABLE, str(tmp_path / "large"))
+    large = made("tokens-384")
+    assert large.base.dtype == np.float16
+    assert large.facts == found.facts, "it is the same set"
+    assert (large.folder / "base.npy").samefile(tmp_path / "tokens-384/rows.npy"), "it is not on the disk twice"
+    assert np.array_equal(large.truth_ids, ids)
+    assert made("tokens-384", rows=200).base.dtype == np.float32
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "angular"])

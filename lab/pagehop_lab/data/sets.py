@@ -46,6 +46,8 @@ _UNIFORM = "uniform-"
 _GENERATED_ROWS, _GENERATED_QUERIES = 100_000, 1000
 _AT_ONCE = 16384
 _UNFINISHED = ".unfinished-"
+# A real set from this number of rows on is not on the disk twice: it is used as it is, in float16.
+_LARGE_ROWS = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Dataset:
 
     facts: Facts
     base: Float32
-    """Shape [rows, dim], mapped from a file."""
+    """Shape [rows, dim], mapped from a file. Rows of a large real set may be float16."""
     queries: Float32
     """Shape [queries, dim]."""
     truth_ids: npt.NDArray[np.int64]
@@ -233,6 +235,9 @@ def _fill(
     elif real_name(name)[0] in real.NAMES:
         metric = metric or {"l2": "euclidean", "ip": "ip"}[_about_real(name)["metrics"][0]]
         base, asked, given = _real(name, rows, queries, metric)
+        file = _real_folder(name) / "rows.npy"
+        if len(base) >= _LARGE_ROWS and len(base) == len(np.load(file, mmap_mode="r")):
+            _link(file, folder / "base.npy")
     elif name == "fashion-mnist":
         try:
             base, asked = fashion.load(data_folder().parent)
@@ -269,12 +274,21 @@ def _write(path: Path, rows: Any) -> Float32:
     return np.asarray(np.load(path, mmap_mode="r"))
 
 
+def _link(file: Path, path: Path) -> None:
+    """Another name of a file, which may lose its own; a copy on another file system."""
+    try:
+        os.link(file, path)
+    except OSError:
+        shutil.copyfile(file, path)
+
+
 def _checksum(base: Float32, queries: Float32, metric: str) -> str:
     digest = hashlib.sha256(metric.encode())
     for rows in (base, queries):
         digest.update(str(rows.shape).encode())
         for start in range(0, len(rows), _AT_ONCE):
-            digest.update(np.ascontiguousarray(rows[start : start + _AT_ONCE]).data)
+            # Of a large set as of others, whose rows are kept as float32.
+            digest.update(np.ascontiguousarray(rows[start : start + _AT_ONCE], dtype=np.float32).data)
     return digest.hexdigest()[:16]
 
 

@@ -31,6 +31,7 @@ class DiskannDisk(Library):
         search={"complexity": LADDER, "beam_width": (4,)},
         source="defaults of diskannpy",
         reads_storage=True,
+        halves=True,
         call_threads=True,
     )  # fmt: skip
 

@@ -73,6 +73,8 @@ class Description:
     """Build options that exist only if a plan names them, each with a possible value."""
     more_search: Mapping[str, OptionValue] = field(default_factory=dict)
     """The same of a search."""
+    halves: bool = False
+    """Whether it builds from rows of float16, too; others get such rows as float32, in memory."""
     call_threads: bool = False
     """Whether one call may be answered by several threads of the library."""
 

@@ -31,6 +31,7 @@ class FaissIvfPqDisk(Library):
         build={"nlist": 0, "dims_per_code": 2},
         search={"nprobe": (1, 2, 4, 8, 16, 32, 64, 128)},
         source="github.com/facebookresearch/faiss/tree/main/demos/demo_ondisk_ivf.py",
+        halves=True,
         call_threads=True,
     )  # fmt: skip
 

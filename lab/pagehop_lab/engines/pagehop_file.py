@@ -56,6 +56,7 @@ class PagehopFile(Library):
             "rounds": 10,
         },
         more_search={"recall": 0.95},
+        halves=True,
         call_threads=True,
         takes_commit=True,
     )  # fmt: skip

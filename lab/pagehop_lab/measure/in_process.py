@@ -253,7 +253,7 @@ def scan_us(dataset: Dataset) -> float:
 
     Beyond 100,000 rows the time is extrapolated.
     """
-    rows = np.array(dataset.base[:100_000])
+    rows = np.array(dataset.base[:100_000], dtype=np.float32)
     query = dataset.queries[:1].T
     best = math.inf
     with places.pinned():

@@ -73,6 +73,9 @@ class Worker:
         metric = self._dataset.facts.metric
         if metric not in self._kind.description.metrics:
             raise EngineError(f"it does not know the metric {metric}")
+        base = self._dataset.base
+        if base.dtype != np.float32 and not self._kind.description.halves:
+            base = base.astype(np.float32)
         own = Path(folder) / "index"
         own.mkdir()
         own.chmod(0o711)
@@ -80,7 +83,7 @@ class Worker:
             served = self._kind(own, url)
             self._engine = served
             phases = self._watch("start")
-            built = served.build(self._dataset.base, metric, options, threads, seed)
+            built = served.build(base, metric, options, threads, seed)
             phases.begin(None)
             return asdict(built) | {"memory_peak_bytes": None, "phases": phases.told}
         library = self._kind(own)
@@ -91,11 +94,11 @@ class Worker:
             drop_page_cache(self._dataset.folder / "base.npy")
         else:
             # Rows come from storage before the clock starts.
-            np.asarray(self._dataset.base).sum()
+            np.asarray(base).sum(dtype=np.float32)
         disk = _disk_bytes()
         before, wall, cpu = counters.memory("RssAnon"), time.perf_counter(), counters.cpu_seconds()
         phases = self._watch("start")
-        library.build(self._dataset.base, metric, options, threads, seed)
+        library.build(base, metric, options, threads, seed)
         phases.begin(None)
         if len(phases.told) == 1:
             # The engine reports no phases: rows and index are one.

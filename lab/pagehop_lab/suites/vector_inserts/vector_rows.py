@@ -107,7 +107,7 @@ class MysqlVectors:
 
 
 def _batch(base: Float32, first: int, count: int) -> Float32:
-    return np.asarray(base[np.arange(first, first + count) % len(base)])
+    return np.asarray(base[np.arange(first, first + count) % len(base)], dtype=np.float32)
 
 
 def _delete(table: str, first: int, count: int) -> bytes:

@@ -47,12 +47,11 @@ class Opened:
         return len(self._order)
 
     def row(self, number: int) -> Float32:
-        found: Float32 = self._base[self._order[number]]
-        return found
+        return np.asarray(self._base[self._order[number]], dtype=np.float32)
 
     def rows(self, first: int, end: int) -> Float32:
         """Rows from `first` on, below `end`."""
-        return np.asarray(self._base[self._order[first:end]])
+        return np.asarray(self._base[self._order[first:end]], dtype=np.float32)
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,10 @@ def _hashes(base: Float32) -> npt.NDArray[np.uint64]:
     """A number for each row: equal for equal bytes, and different for nearly all other rows."""
     factors = np.random.default_rng(0).integers(1, 1 << 63, base.shape[1], dtype=np.uint64) | np.uint64(1)
     parts = [
-        (np.ascontiguousarray(base[start : start + _AT_ONCE]).view(np.uint32).astype(np.uint64) * factors).sum(axis=1)
+        (
+            np.ascontiguousarray(base[start : start + _AT_ONCE], dtype=np.float32).view(np.uint32).astype(np.uint64)
+            * factors
+        ).sum(axis=1)
         for start in range(0, len(base), _AT_ONCE)
     ]
     return np.concatenate(parts)
