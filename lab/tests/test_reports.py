@@ -89,7 +89,8 @@ def test_the_report_of_a_kept_run_can_be_made_again(kept: Path, tmp_path: Path) 
     shutil.copytree(kept, again, ignore=shutil.ignore_patterns("report"))
     results = write(again, quiet=True)
     assert [cell.name for cell in results.coverage.missing] == []
-    assert not results.coverage.failed
+    # Pagehop had inserted all rows of that set before a step of eight clients ended.
+    assert len(results.coverage.failed) == (4 if kept.name == "writers-16-cores-1-20261128" else 0)
     old, new = (json.loads((path / "report/tables.json").read_text()) for path in (kept, again))
     assert old["sections"][0]["tables"][0] == new["sections"][0]["tables"][0]
 
