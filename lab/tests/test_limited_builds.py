@@ -98,6 +98,18 @@ def test_an_engine_that_is_killed_for_its_memory_is_told_and_the_base_must_fit(t
     assert not alone.is_whole, "what the run is about did not fit"
 
 
+@pytest.mark.usefixtures("can_limit")
+def test_an_index_that_nearly_fills_its_limit_is_measured(tmp_path: Path) -> None:
+    """The lab compares a query with rows, too, and takes little of the limit for that."""
+    dataset = SET.format(40_000).replace("-16", "-384")
+    engine = '[[engine]]\nname = "honest"\nsearch = { ef = 10 }\n'
+    load = f"[load]\n{QUICK}repeats = 1\nbuild_memory_mib = 128\n"
+    results, said = run(load + dataset + engine, tmp_path / "run")
+    assert results.is_whole, said
+    (build,) = results.builds
+    assert build.raw["memory_limit"]["anonymous_peak_bytes"] > 40_000 * 384 * 4
+
+
 def test_where_memory_cannot_be_limited_no_figure_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(mib: int, name: str) -> None:
         raise EngineError(f"memory cannot be limited here (no {mib}, {name}): be root")

@@ -36,6 +36,7 @@ from pagehop_lab.measure.processes import machine_busy_s
 _ERRORS_MAX = 100
 _CEILING_S, _CEILINGS = 0.03, 5
 _TOLD_FROM_S = 0.5
+_SCANNED_ROWS = 100_000
 
 
 @dataclass
@@ -248,12 +249,15 @@ def ceiling(ask: Ask) -> float:
     return max(phase.calls / phase.elapsed_s for phase in phases)
 
 
-def scan_us(dataset: Dataset) -> float:
+def scan_us(dataset: Dataset, memory_mib: int) -> float:
     """Microseconds to compare one query with every row, by a matrix product; the best of three.
 
-    Beyond 100,000 rows the time is extrapolated.
+    Beyond 100,000 rows the time is extrapolated, and beyond as many as take a sixteenth of
+    `memory_mib`, if that is not 0: the index may need the rest.
     """
-    rows = np.array(dataset.base[:100_000], dtype=np.float32)
+    dim = dataset.base.shape[1]
+    most = (memory_mib << 20) // 16 // (4 * dim) if memory_mib else _SCANNED_ROWS
+    rows = np.array(dataset.base[: min(most, _SCANNED_ROWS)], dtype=np.float32)
     query = dataset.queries[:1].T
     best = math.inf
     with places.pinned():

@@ -147,8 +147,9 @@ class Worker:
         from pagehop_lab.measure import in_process
 
         assert self._dataset is not None
+        assert self._engine is not None, "a build comes first"
         # After the build, whose memory may be watched: this takes a part of the rows.
-        self._scan_us = self._scan_us or in_process.scan_us(self._dataset)
+        self._scan_us = self._scan_us or in_process.scan_us(self._dataset, self._engine.build_memory_mib)
         return {"sessions": asked.sessions, "statement": None, "qps": in_process.ceiling(asked)}
 
     def look(self, options: dict[str, Any], k: int) -> dict[str, float]:
