@@ -144,7 +144,7 @@ fn add(change: &mut Change<'_, MemWriter<'_>>, ids: Range<u64>, n: impl Fn(u64) 
     change.add(&ids, &vectors, Some(&values), &mut no_progress()).map(drop)
 }
 
-/// An index of rows 0 to 399, with `n` from 0 to 3, some dead rows and free slots.
+/// An index of rows 0 to 399, with `n` from 0 to 3, dead rows, free slots and empty pages.
 fn before() -> MemPages {
     let mut pages = MemPages::new();
     create(DIM, &CreateOptions { columns: columns(), ..CreateOptions::default() }, &mut pages).unwrap();
@@ -157,12 +157,15 @@ fn before() -> MemPages {
         change(&mut pages, |change| change.vacuum(1000, &mut no_progress()).map(drop));
     }
     change(&mut pages, |change| add(change, 0..30, |id| (id % 4) as i64));
+    // A vacuum will merge the leaves of these.
+    change(&mut pages, |change| add(change, 2 * ROWS..2 * ROWS + 200, |_| 8));
+    change(&mut pages, |change| change.delete(&(2 * ROWS..2 * ROWS + 200).collect::<Vec<_>>()).map(drop));
     pages
 }
 
 type Commit = fn(&mut Change<'_, MemWriter<'_>>) -> Result<(), Error>;
 
-const COMMITS: [(&str, Commit); 6] = [
+const COMMITS: [(&str, Commit); 7] = [
     ("more rows, which split leaves", |change| add(change, ROWS..ROWS + 300, |id| (id % 4) as i64)),
     ("another vector for each row, and other values for a few", |change| {
         add(change, 0..ROWS, |id| if id < 50 { 7 } else { (id % 4) as i64 })
@@ -178,6 +181,10 @@ const COMMITS: [(&str, Commit); 6] = [
         add(change, ROWS..ROWS + 20, |id| (id % 4) as i64)
     }),
     ("a vacuum", |change| change.vacuum(1000, &mut no_progress()).map(drop)),
+    ("a vacuum, and more rows on the pages that it emptied", |change| {
+        change.vacuum(1000, &mut no_progress())?;
+        add(change, ROWS..ROWS + 300, |id| (id % 4) as i64)
+    }),
     ("training", |change| change.train(&mut no_progress())),
 ];
 

@@ -126,8 +126,8 @@ pub(crate) struct ChangeState {
     pub(crate) kept_used: u32,
     /// First page of the list of pages of records with room; 0 if it is empty.
     pub(crate) records_head: u32,
-    /// First page of the list of empty pages of records; 0 if it is empty.
-    pub(crate) records_empty: u32,
+    /// First page of the list of empty pages, which wait for any use; 0 if it is empty.
+    pub(crate) spare_head: u32,
     /// First page of the chain of landmarks; 0 if there are none and never will be.
     pub(crate) landmarks_head: u32,
     /// Page of the chain that takes the next landmark.
@@ -212,7 +212,7 @@ impl ChangeState {
             kept_page: fields.u32(),
             kept_used: fields.u32(),
             records_head: fields.u32(),
-            records_empty: fields.u32(),
+            spare_head: fields.u32(),
             landmarks_head: fields.u32(),
             landmarks_page: fields.u32(),
             landmarks_made: fields.u32(),
@@ -297,7 +297,7 @@ impl ChangeState {
         fields.u32(self.kept_page);
         fields.u32(self.kept_used);
         fields.u32(self.records_head);
-        fields.u32(self.records_empty);
+        fields.u32(self.spare_head);
         fields.u32(self.landmarks_head);
         fields.u32(self.landmarks_page);
         fields.u32(self.landmarks_made);

@@ -1,28 +1,24 @@
 //! The tree of a column: a B+ tree of postings, whose leaves are not sorted.
 //!
 //! It grows as the map from row ids to nodes does (`id_map.rs`): full pages are split on the way
-//! down, the root stays where it is, and pages are never merged.
+//! down, and the root stays where it is. Pages that become nearly empty are merged with their
+//! neighbors (`column_change.rs`).
 
-use super::kind::{self, PageKind, kind};
+use super::column_inner::{CHILDREN_MAX, Inner, SeenInner, have_shape, shape_number, write_inner};
+use super::kind::{PageKind, kind};
 use super::postings::{Posting, PostingKey, PostingLeaf, PostingShape};
-use super::{BODY_BYTES, PageId, PageSink, PagesMut, Reader, step};
+use super::{BODY_BYTES, PageId, PageSink, Reader};
 use crate::Error;
 use crate::ids::NodeId;
 
-/// Most children of an inner page.
-const CHILDREN_MAX: usize = 406;
-/// Children that a bulk build puts on one; of 10 places of a leaf it uses 9.
+/// Children that a bulk build puts on an inner page; of 10 places of a leaf it uses 9.
 const CHILDREN_BUILT: usize = 365;
-const COUNT_AT: usize = 2;
-const KEYS_AT: usize = 40;
-const KEY_BYTES: usize = 16;
-const CHILDREN_AT: usize = KEYS_AT + KEY_BYTES * CHILDREN_MAX;
 /// More levels than 2^32 pages can need: a longer path is a circle.
 pub(super) const DEPTH_MAX: usize = 8;
 /// Leaves that are prefetched.
 const LEAVES_AHEAD: usize = 16;
-
-const _: () = assert!(CHILDREN_AT + 4 * CHILDREN_MAX <= BODY_BYTES);
+/// How often a way down is tried again because pages of it were split or merged.
+const TRIES_MAX: usize = 1000;
 
 /// The tree of one column.
 #[derive(Clone, Copy, Debug)]
@@ -30,85 +26,130 @@ pub(crate) struct Tree {
     pub(crate) root: PageId,
     pub(crate) column: usize,
     pub(crate) shape: PostingShape,
+    /// Whether the host owns the rows: what shape numbers mean.
+    pub(crate) is_hosted: bool,
+    /// The largest shape number that a reader of a file accepts: that of its snapshot.
+    pub(crate) newest: u64,
 }
 
-/// An inner page. Keys from `key(i)` on are below child `i + 1`, smaller ones below the children
-/// before it.
-#[derive(Clone, Copy)]
-pub(super) struct Inner<'a>(&'a [u8]);
+/// A page of a tree.
+pub(super) enum TreePage<'a> {
+    Inner(Inner<'a>),
+    Leaf(PostingLeaf<'a>),
+}
 
-impl<'a> Inner<'a> {
-    pub(super) fn new(page: PageId, body: &'a [u8]) -> Result<Self, Error> {
-        let inner = Self(body);
-        if kind(body) != Some(PageKind::ColumnInner) || !(1..=CHILDREN_MAX).contains(&inner.count()) {
-            let what = format!("kind {} with {} entries is not a page of a column's tree", body[0], inner.count());
-            return Err(Error::corrupt(page, what));
-        }
-        Ok(inner)
+/// How full a page of a tree is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Fill {
+    /// Postings or children.
+    pub(crate) count: usize,
+    /// The most that the page may have.
+    pub(crate) capacity: usize,
+}
+
+impl Fill {
+    /// Whether the page may be merged with a neighbor.
+    pub(crate) fn is_sparse(self) -> bool {
+        self.count <= self.capacity / 4
     }
 
-    pub(super) fn count(self) -> usize {
-        u16::from_le_bytes([self.0[COUNT_AT], self.0[COUNT_AT + 1]]).into()
-    }
-
-    /// Keys of all children but the first.
-    fn keys(self) -> impl ExactSizeIterator<Item = PostingKey> + use<'a> {
-        let keys: &[[u8; KEY_BYTES]] = self.0[KEYS_AT..CHILDREN_AT].as_chunks().0;
-        keys[..self.count() - 1].iter().map(|key| PostingKey(u128::from_le_bytes(*key)))
-    }
-
-    fn child(self, index: usize) -> PageId {
-        PageId(u32::from_le_bytes(self.0[CHILDREN_AT..].as_chunks().0[index]))
-    }
-
-    /// The position of the child that leads to `key`.
-    pub(super) fn way(self, key: PostingKey) -> usize {
-        let keys: &[[u8; KEY_BYTES]] = self.0[KEYS_AT..CHILDREN_AT].as_chunks().0;
-        keys[..self.count() - 1].partition_point(|other| PostingKey(u128::from_le_bytes(*other)) <= key)
-    }
-
-    /// The children with the least key below each; the least key of the first is not known.
-    pub(super) fn children(self) -> Vec<(PostingKey, PageId)> {
-        let keys = std::iter::once(PostingKey::LEAST).chain(self.keys());
-        keys.enumerate().map(|(at, key)| (key, self.child(at))).collect()
+    /// Whether the page and a neighbor become one.
+    pub(crate) fn fits(self, other: Self) -> bool {
+        self.count.min(other.count) == 0 || self.count + other.count <= self.capacity * 3 / 4
     }
 }
 
-fn write_inner(body: &mut [u8], children: &[(PostingKey, PageId)]) {
-    kind::clear(body, PageKind::ColumnInner);
-    body[COUNT_AT..COUNT_AT + 2].copy_from_slice(&(children.len() as u16).to_le_bytes());
-    for (at, (least, child)) in children.iter().enumerate() {
-        body[CHILDREN_AT + 4 * at..][..4].copy_from_slice(&child.0.to_le_bytes());
-        if at > 0 {
-            body[KEYS_AT + KEY_BYTES * (at - 1)..][..KEY_BYTES].copy_from_slice(&least.0.to_le_bytes());
-        }
-    }
-}
-
-pub(super) fn circles(page: PageId) -> Error {
+pub(crate) fn circles(page: PageId) -> Error {
     Error::corrupt(page, "the tree of a column goes in circles")
 }
 
 impl Tree {
-    /// Removes the posting of a node, or that of its `tag` if it has several; `key` is its place.
-    /// Returns whether there was one.
+    /// A page of the tree.
     ///
     /// # Errors
     ///
-    /// Those of [`Tree::make_room`].
-    pub(crate) fn remove<W: PagesMut>(
-        &self,
-        pages: &mut W,
-        key: PostingKey,
-        of_node: (NodeId, Option<u64>),
-    ) -> Result<bool, Error> {
-        let leaf = self.leaf(&pages.reader(), key)?;
-        let mut was_there = false;
-        step(pages, &[leaf], &mut |bodies| {
-            was_there = self.shape.remove(leaf, bodies[0], of_node)?;
-            Ok(())
-        })?;
-        Ok(was_there)
+    /// [`Error::Corrupt`] if it is none, or one of which a commit after the reader's snapshot has
+    /// moved postings: other pages may be those of before.
+    pub(super) fn page<'a>(&'a self, page: PageId, body: &'a [u8]) -> Result<TreePage<'a>, Error> {
+        let found = match kind(body) {
+            Some(PageKind::ColumnLeaf) => TreePage::Leaf(PostingLeaf::new(&self.shape, page, body)?),
+            _ => TreePage::Inner(Inner::new(page, body)?),
+        };
+        let number = shape_number(body);
+        if !self.is_hosted && number > self.newest {
+            let what = format!("commit {number} moved postings, and commit {} is read", self.newest);
+            return Err(Error::corrupt(page, what));
+        }
+        Ok(found)
+    }
+
+    /// The postings of a page that is a leaf.
+    ///
+    /// # Errors
+    ///
+    /// Those of the other pages of a tree; [`Error::Corrupt`] if it is an inner page.
+    pub(crate) fn leaf_page<'a>(&'a self, page: PageId, body: &'a [u8]) -> Result<PostingLeaf<'a>, Error> {
+        match self.page(page, body)? {
+            TreePage::Leaf(leaf) => Ok(leaf),
+            TreePage::Inner(_) => Err(Error::corrupt(page, "it is an inner page in place of a leaf of postings")),
+        }
+    }
+
+    /// How full a page is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if it is no page of a tree; any error of the reader.
+    pub(crate) fn fill(&self, reader: &impl Reader, page: PageId) -> Result<Fill, Error> {
+        let body = reader.finish(page)?;
+        Ok(match self.page(page, &body)? {
+            TreePage::Leaf(leaf) => Fill { count: leaf.count(), capacity: self.shape.capacity },
+            TreePage::Inner(inner) => Fill { count: inner.count(), capacity: CHILDREN_MAX },
+        })
+    }
+
+    /// Whether a page of the tree is a leaf.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tree::fill`].
+    pub(crate) fn is_leaf(&self, reader: &impl Reader, page: PageId) -> Result<bool, Error> {
+        let body = reader.finish(page)?;
+        Ok(matches!(self.page(page, &body)?, TreePage::Leaf(_)))
+    }
+
+    /// The pages from the root to the leaf for `key`, each with the position of the next one among
+    /// its children; 0 for the leaf.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] if pages contradict each other; any error of the reader.
+    pub(crate) fn way(&self, reader: &impl Reader, key: PostingKey) -> Result<Vec<(PageId, usize)>, Error> {
+        let (mut way, mut page) = (Vec::new(), self.root);
+        while way.len() < DEPTH_MAX {
+            let body = reader.finish(page)?;
+            let TreePage::Inner(inner) = self.page(page, &body)? else {
+                way.push((page, 0));
+                return Ok(way);
+            };
+            let at = inner.way(key);
+            way.push((page, at));
+            page = inner.child(at);
+        }
+        Err(circles(page))
+    }
+
+    /// The child of an inner page at a position.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tree::way`].
+    pub(crate) fn child(&self, reader: &impl Reader, page: PageId, at: usize) -> Result<PageId, Error> {
+        let body = reader.finish(page)?;
+        match self.page(page, &body)? {
+            TreePage::Inner(inner) if at < inner.count() => Ok(inner.child(at)),
+            _ => Err(Error::corrupt(page, format!("it has no child {at}"))),
+        }
     }
 
     /// The next tag in the chain of a node after that of `tag`, whose place is `key`; 0 at its end,
@@ -116,7 +157,7 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// Those of [`Tree::make_room`].
+    /// [`Error::Corrupt`] if pages contradict each other; any error of the reader.
     pub(crate) fn next_tag(
         &self,
         reader: &impl Reader,
@@ -125,7 +166,7 @@ impl Tree {
     ) -> Result<Option<u64>, Error> {
         let page = self.leaf(reader, key)?;
         let body = reader.finish(page)?;
-        Ok(PostingLeaf::new(&self.shape, page, &body)?.next_of(node, tag))
+        Ok(self.leaf_page(page, &body)?.next_of(node, tag))
     }
 
     /// The leaf for `key`.
@@ -133,103 +174,12 @@ impl Tree {
         let mut page = self.root;
         for _ in 0..DEPTH_MAX {
             let body = reader.finish(page)?;
-            if kind(&body) == Some(PageKind::ColumnLeaf) {
-                return Ok(page);
-            }
-            let inner = Inner::new(page, &body)?;
-            page = inner.child(inner.way(key));
-        }
-        Err(circles(page))
-    }
-
-    /// The leaf for `key`, with room for a posting: full pages on the way are split.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Corrupt`] if pages contradict each other; any error of the host.
-    pub(crate) fn make_room<W: PagesMut>(&self, pages: &mut W, key: PostingKey) -> Result<PageId, Error> {
-        if self.is_full(pages, self.root)? {
-            self.split_root(pages)?;
-        }
-        let mut page = self.root;
-        // After a split the parent is read again.
-        for _ in 0..2 * DEPTH_MAX {
-            let (at, child) = {
-                let reader = pages.reader();
-                let body = reader.finish(page)?;
-                if kind(&body) == Some(PageKind::ColumnLeaf) {
-                    return Ok(page);
-                }
-                let inner = Inner::new(page, &body)?;
-                let at = inner.way(key);
-                (at, inner.child(at))
-            };
-            if self.is_full(pages, child)? {
-                self.split_child(pages, page, at, child)?;
-            } else {
-                page = child;
+            match self.page(page, &body)? {
+                TreePage::Leaf(_) => return Ok(page),
+                TreePage::Inner(inner) => page = inner.child(inner.way(key)),
             }
         }
         Err(circles(page))
-    }
-
-    fn is_full<W: PagesMut>(&self, pages: &W, page: PageId) -> Result<bool, Error> {
-        let reader = pages.reader();
-        let body = reader.finish(page)?;
-        if kind(&body) == Some(PageKind::ColumnLeaf) {
-            return Ok(PostingLeaf::new(&self.shape, page, &body)?.count() == self.shape.capacity);
-        }
-        Ok(Inner::new(page, &body)?.count() == CHILDREN_MAX)
-    }
-
-    /// Writes what `body` holds to two bodies; returns the least key of the second.
-    fn halve(&self, page: PageId, body: &[u8], front: &mut [u8], back: &mut [u8]) -> Result<PostingKey, Error> {
-        if kind(body) == Some(PageKind::ColumnLeaf) {
-            let leaf = PostingLeaf::new(&self.shape, page, body)?;
-            let mut postings: Vec<Posting> = (0..leaf.count()).map(|at| leaf.posting(at)).collect();
-            postings.sort_by_key(|posting| posting.key(self.column));
-            let (low, high) = postings.split_at(postings.len() / 2);
-            self.shape.write(front, low);
-            self.shape.write(back, high);
-            return Ok(high[0].key(self.column));
-        }
-        let children = Inner::new(page, body)?.children();
-        let (low, high) = children.split_at(children.len() / 2);
-        write_inner(front, low);
-        write_inner(back, high);
-        Ok(high[0].0)
-    }
-
-    /// The root keeps its place and gets two children.
-    fn split_root<W: PagesMut>(&self, pages: &mut W) -> Result<(), Error> {
-        // A writer beside others allocates one page at a time.
-        let (front, back) = (pages.allocate(1)?, pages.allocate(1)?);
-        step(pages, &[self.root, front, back], &mut |bodies| {
-            let [root_body, front_body, back_body] = bodies else { unreachable!("three pages were asked for") };
-            let middle = self.halve(self.root, root_body, front_body, back_body)?;
-            write_inner(root_body, &[(PostingKey::LEAST, front), (middle, back)]);
-            Ok(())
-        })
-    }
-
-    /// The upper half of a full child moves to a new page behind it. The parent has room.
-    fn split_child<W: PagesMut>(
-        &self,
-        pages: &mut W,
-        parent: PageId,
-        at: usize,
-        full: PageId,
-    ) -> Result<(), Error> {
-        let new = pages.allocate(1)?;
-        step(pages, &[parent, full, new], &mut |bodies| {
-            let [parent_body, full_body, new_body] = bodies else { unreachable!("three pages were asked for") };
-            let whole = full_body.to_vec();
-            let middle = self.halve(full, &whole, full_body, new_body)?;
-            let mut children = Inner::new(parent, parent_body)?.children();
-            children.insert(at + 1, (middle, new));
-            write_inner(parent_body, &children);
-            Ok(())
-        })
     }
 
     /// Passes every leaf that may have postings from `low` to `high` to `each`, in order. The
@@ -257,16 +207,16 @@ impl Tree {
             }
             {
                 let body = reader.finish(page)?;
-                if kind(&body) == Some(PageKind::ColumnLeaf) {
-                    each(page, &PostingLeaf::new(&self.shape, page, &body)?)?;
-                } else {
-                    let inner = Inner::new(page, &body)?;
-                    let (first, last) = (inner.way(low), inner.way(high));
-                    if first > last {
-                        return Err(Error::corrupt(page, "its keys are not in order"));
+                match self.page(page, &body)? {
+                    TreePage::Leaf(leaf) => each(page, &leaf)?,
+                    TreePage::Inner(inner) => {
+                        let (first, last) = (inner.way(low), inner.way(high));
+                        if first > last {
+                            return Err(Error::corrupt(page, "its keys are not in order"));
+                        }
+                        stack.extend((first..=last).rev().map(|at| (inner.child(at), depth + 1)));
+                        stack.iter().rev().take(LEAVES_AHEAD).for_each(|(page, _)| reader.start(*page, 0..0));
                     }
-                    stack.extend((first..=last).rev().map(|at| (inner.child(at), depth + 1)));
-                    stack.iter().rev().take(LEAVES_AHEAD).for_each(|(page, _)| reader.start(*page, 0..0));
                 }
             }
             reader.release();
@@ -275,29 +225,49 @@ impl Tree {
         Ok(())
     }
 
-    /// The estimated share of the postings before `key`: leaves are taken as equally full. Reads a
-    /// page of each level.
+    /// The place of a key among the postings: leaves are taken as equally full. Reads a page of each
+    /// level.
     ///
     /// # Errors
     ///
-    /// Those of [`Tree::scan`].
+    /// Those of [`Tree::scan`]; [`Error::Busy`] if pages keep being split or merged.
     pub(crate) fn share_before(&self, reader: &mut impl Reader, key: PostingKey) -> Result<Share, Error> {
+        for _ in 0..TRIES_MAX {
+            let mut seen = Vec::new();
+            let found = self.share_on_way(reader, key, &mut seen);
+            match found {
+                // A page of the way may have been taken out, and used again for something else.
+                Err(Error::Corrupt { .. }) if self.is_hosted && matches!(have_shape(reader, &seen), Ok(false)) => {}
+                found => return found,
+            }
+        }
+        Err(Error::busy("postings moved too often while a filter was planned; try again"))
+    }
+
+    fn share_on_way(
+        &self,
+        reader: &mut impl Reader,
+        key: PostingKey,
+        seen: &mut Vec<SeenInner>,
+    ) -> Result<Share, Error> {
         let (mut page, mut before, mut width) = (self.root, 0.0, 1.0);
         for _ in 0..DEPTH_MAX {
             let next = {
                 let body = reader.finish(page)?;
-                if kind(&body) == Some(PageKind::ColumnLeaf) {
-                    let leaf = PostingLeaf::new(&self.shape, page, &body)?;
-                    let count = leaf.count();
-                    let less = (0..count).filter(|at| leaf.key(*at, self.column) < key).count();
-                    let share = before + width * less as f64 / count.max(1) as f64;
-                    return Ok(Share { leaf: page, less, share, postings: count as f64 / width });
+                match self.page(page, &body)? {
+                    TreePage::Leaf(leaf) => {
+                        let count = leaf.count();
+                        let less = (0..count).filter(|at| leaf.key(*at, self.column) < key).count();
+                        return Ok(Share { leaf: page, begin: before, width, less, count });
+                    }
+                    TreePage::Inner(inner) => {
+                        seen.push((page, Some(shape_number(&body))));
+                        let at = inner.way(key);
+                        width /= inner.count() as f64;
+                        before += width * at as f64;
+                        inner.child(at)
+                    }
                 }
-                let inner = Inner::new(page, &body)?;
-                let at = inner.way(key);
-                width /= inner.count() as f64;
-                before += width * at as f64;
-                inner.child(at)
             };
             reader.release();
             page = next;
@@ -310,12 +280,12 @@ impl Tree {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
     pub(crate) leaf: PageId,
-    /// Postings of the leaf before the key.
+    /// The estimated share of all postings before the leaf, and that on it.
+    pub(crate) begin: f64,
+    pub(crate) width: f64,
+    /// Postings of the leaf before the key, and all of the leaf.
     pub(crate) less: usize,
-    /// The estimated share of all postings before the key.
-    pub(crate) share: f64,
-    /// Estimated postings of the tree.
-    pub(crate) postings: f64,
+    pub(crate) count: usize,
 }
 
 /// Postings of a leaf that [`write`] writes.
@@ -437,10 +407,12 @@ mod tests {
             let (root, end) = write(&shape, 0, (0..count).map(posting), PageId(0), &mut pages, |_| Ok(()))
                 .expect("it is written");
             assert_eq!(end.0, super::pages(&shape, count));
-            let tree = Tree { root, column: 0, shape };
+            let tree = Tree { root, column: 0, shape, is_hosted: false, newest: u64::MAX };
             for share in [0.05, 0.5, 0.95, 0.999] {
                 let (key, _) = PostingKey::range(Some(((share * count as f64) as u64, u64::MAX)));
-                let found = tree.share_before(&mut pages, key).expect("a tree").share;
+                let Share { begin, width, less, count: of_leaf, .. } =
+                    tree.share_before(&mut pages, key).expect("a tree");
+                let found = begin + width * less as f64 / of_leaf as f64;
                 assert!((found - share).abs() < 0.01, "{leaves} leaves: {found} for {share}");
             }
         }

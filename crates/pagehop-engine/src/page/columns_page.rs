@@ -8,6 +8,7 @@ use super::{BODY_BYTES, PageId, Reader};
 use crate::Error;
 use crate::columns::{COLUMN_NAME_MAX, COLUMNS_MAX, Column, ColumnKind, row_bytes, tag_columns};
 use crate::page::meta::Meta;
+use crate::row_ids::IdKind;
 
 const COUNT_AT: usize = 2;
 const FIRST_AT: usize = 40;
@@ -34,7 +35,8 @@ impl Columns {
             ColumnKind::Tags => Tagging::Tags,
             _ => Tagging::None,
         };
-        Tree { root: self.roots[column], column, shape: PostingShape::new(&meta.layout, tagging) }
+        let (root, shape) = (self.roots[column], PostingShape::new(&meta.layout, tagging));
+        Tree { root, column, shape, is_hosted: meta.id_kind == IdKind::HostOwned, newest: u64::MAX }
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {

@@ -21,7 +21,7 @@ use crate::{DIM_MAX, Error, IdKind, Metric, Vectors};
 
 /// Version of the format that this build reads and writes: `docs/format.md`. A number is never used
 /// for another format.
-pub(crate) const FORMAT_VERSION: u32 = 14;
+pub(crate) const FORMAT_VERSION: u32 = 15;
 /// End of the fields before calibration and audit.
 const META_BYTES: usize = 240;
 /// Where the number of the last commit is.
@@ -278,7 +278,7 @@ impl Meta {
             c.columns_page,
             c.kept_page,
             c.records_head,
-            c.records_empty,
+            c.spare_head,
             c.landmarks_head,
             c.landmarks_page,
         ];
@@ -351,7 +351,7 @@ mod tests {
             kept_page: 24,
             kept_used: 25,
             records_head: 26,
-            records_empty: 27,
+            spare_head: 27,
             landmarks_head: 28,
             landmarks_page: 29,
             landmarks_made: 30,

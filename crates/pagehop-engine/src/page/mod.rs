@@ -14,11 +14,14 @@
 //! | `layout.rs`, `node.rs` | the shape of nodes; one node |
 //! | `model_pages.rs`, `landmark_pages.rs` | the model and the entry points; landmarks |
 //! | `id_map.rs`, `dead_list.rs`, `pending_list.rs` | the map from row ids to nodes; dead nodes; row ids that wait for a node |
-//! | `columns_page.rs`, `column_tree.rs`, `leaf_ranges.rs`, `postings.rs` | columns; the tree of a column; the leaves of a run; postings |
+//! | `columns_page.rs`, `postings.rs` | columns; postings |
+//! | `column_inner.rs`, `column_tree.rs`, `column_change.rs`, `leaf_ranges.rs` | the tree of a column: its inner pages; reading it; changes of its shape; the leaves of a run |
 //! | `kept_vectors.rs`, `record_pages.rs`, `row_record.rs`, `text_record.rs` | kept vectors; pages of records; the record of a row; its text id |
 
 pub(crate) mod calibration;
 mod change_state;
+pub(crate) mod column_change;
+pub(crate) mod column_inner;
 pub(crate) mod column_tree;
 pub(crate) mod columns_page;
 pub(crate) mod dead_list;

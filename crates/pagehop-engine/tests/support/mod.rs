@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod hosted;
+pub mod sessions;
 pub mod spilling;
 
 use std::ops::ControlFlow;

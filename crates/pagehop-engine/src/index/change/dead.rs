@@ -1,11 +1,11 @@
 //! Dead nodes, from the list of dead nodes to free slots.
 
 use super::steps::{Seen, Steps};
-use super::{keep, record_pages};
+use super::{record_pages, spare};
 use crate::Error;
 use crate::ids::NodeId;
 use crate::page::dead_list::{self, Dead};
-use crate::page::kind::{self, PageKind, expect_kind};
+use crate::page::kind::{PageKind, expect_kind};
 use crate::page::layout::FreeLink;
 use crate::page::node::NodeMut;
 use crate::page::stack::StackHead;
@@ -17,7 +17,7 @@ pub(super) fn page_with_room<W: PagesMut>(steps: &mut Steps<'_, W>) -> Result<Pa
     if first.0 != 0 && head(steps, first)?.has_room() {
         return Ok(first);
     }
-    let page = steps.allocate(1)?;
+    let page = spare::take(steps)?;
     steps.step_meta(&[page], &mut |meta, bodies| {
         dead_list::init(bodies[0], meta.change.dead_head);
         meta.change.dead_head = page.0;
@@ -86,19 +86,14 @@ pub(super) fn free<W: PagesMut>(
     })
 }
 
-/// Makes the first page of the list a page of free slots if it is empty, unless it is the only
-/// page.
+/// Takes the first page off the list if it is empty, unless it is the only page.
 pub(super) fn drop_empty_page<W: PagesMut>(steps: &mut Steps<'_, W>, page: PageId) -> Result<(), Error> {
-    let slots = steps.layout().nodes_per_page;
     let StackHead { count, next, .. } = head(steps, page)?;
     if count > 0 || next == 0 || steps.meta().change.dead_head != page.0 {
         return Ok(());
     }
-    let kept_at = keep::new_places(steps)?;
     steps.step_meta(&[page], &mut |meta, bodies| {
-        kind::clear(bodies[0], PageKind::Node);
-        kept_at.into_iter().for_each(|place| place.write(bodies[0]));
-        meta.change.list_free(page, bodies[0], slots);
+        spare::give(meta, page, bodies[0]);
         meta.change.dead_head = next;
         Ok(())
     })

@@ -11,7 +11,7 @@ use super::explorer::{Explorer, WalkExtent};
 use super::graph_pages::GraphReader;
 use super::insert::{self, INSERT_LIST};
 use super::pending::PendingPlace;
-use super::{Change, anchors, pending, post, rows, sweep, training};
+use super::{Change, anchors, pending, post, rows, spare, sweep, training};
 use crate::columns::{Column, ColumnRows, Value};
 use crate::ids::NodeId;
 use crate::index::model::Model;
@@ -326,6 +326,7 @@ impl<W: PagesMut> Change<'_, W> {
             let rows = rows::host_rows_on(steps, page)?;
             if rows.is_empty() {
                 sweep::free_if_lost(steps, page)?;
+                spare::give_if_lost(steps, page)?;
             }
             for (slot, before) in rows {
                 let node = steps.layout().node_id(page, slot);

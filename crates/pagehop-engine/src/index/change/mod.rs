@@ -14,7 +14,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `steps.rs`, `graph_pages.rs` | the pages and the meta page of a transaction |
-//! | `ids.rs`, `slots.rs`, `rows.rs`, `dead.rs`, `pending.rs`, `sweep.rs`, `keep.rs`, `record_pages.rs` | done by steps: ids as users give them; free slots; row ids; dead nodes; row ids that wait; unused graphs; kept vectors; pages of records |
+//! | `spare.rs`, `ids.rs`, `slots.rs`, `rows.rs`, `dead.rs`, `pending.rs`, `sweep.rs`, `keep.rs`, `record_pages.rs`, `trees.rs` | done by steps: empty pages; ids as users give them; free slots; row ids; dead nodes; row ids that wait; unused graphs; kept vectors; pages of records; the shape of trees |
 //! | `explorer.rs`, `near.rs`, `encode.rs`, `edges.rs`, `offer.rs` | the parts of the graph |
 //! | `graph.rs` | the graph: walk, targets, edges, entry points |
 //! | `in_edges.rs` | the edges that lead to dead nodes |
@@ -51,9 +51,11 @@ mod records;
 mod retrain;
 mod rows;
 mod slots;
+mod spare;
 mod steps;
 mod sweep;
 pub(crate) mod training;
+mod trees;
 mod unlink;
 mod vacuum;
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use super::spare;
 use super::steps::Steps;
 use crate::Error;
 use crate::ids::NodeId;
 use crate::index::pending::PendingMap;
-use crate::page::kind::{self, PageKind};
 use crate::page::node::FLAGS_LIVE;
 use crate::page::pending_list::{self, Pending};
 use crate::page::{PageId, PagesMut};
@@ -99,7 +99,6 @@ impl PendingRows {
 
     /// Frees empty pages at the front of the list.
     fn free_empty_pages<W: PagesMut>(&mut self, steps: &mut Steps<'_, W>) -> Result<(), Error> {
-        let slots = steps.layout().nodes_per_page;
         while steps.meta().change.pending_head != 0 {
             let page = PageId(steps.meta().change.pending_head);
             let head = pending_list::head(&steps.reader(), page)?;
@@ -107,8 +106,7 @@ impl PendingRows {
                 break;
             }
             steps.step_meta(&[page], &mut |meta, bodies| {
-                kind::clear(bodies[0], PageKind::Node);
-                meta.change.list_free(page, bodies[0], slots);
+                spare::give(meta, page, bodies[0]);
                 meta.change.pending_head = head.next;
                 meta.change.pending_since = meta.change.commit + 1;
                 Ok(())
@@ -139,7 +137,7 @@ pub(super) fn wait_for<W: PagesMut>(steps: &mut Steps<'_, W>, node: NodeId, row_
     if depth >= pending_list::pages_max(steps.meta().rows) {
         return Ok(false);
     }
-    let page = steps.allocate(1)?;
+    let page = spare::take(steps)?;
     steps.step_meta(&[page], &mut |meta, bodies| {
         pending_list::init(bodies[0], first.0, depth);
         pending_list::push(page, bodies[0], new)?;

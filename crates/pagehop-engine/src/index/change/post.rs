@@ -14,8 +14,8 @@
 
 use super::encode::{self, EncodedRow, unknown_centroid};
 use super::graph::Graph;
-use super::keep;
 use super::slots::{TreePosting, put_all};
+use super::{keep, trees};
 use crate::Error;
 use crate::columns::tags::{PostingTag, TagSets, posting_keys, says_all};
 use crate::columns::{ColumnKind, RowValues, tag_columns};
@@ -112,7 +112,7 @@ pub(super) fn leaves<W: PagesMut>(
 ) -> Result<Vec<PageId>, Error> {
     let mut leaves = Vec::with_capacity(most);
     for (tree, posting) in postings.iter().take(most) {
-        let leaf = tree.make_room(graph.steps_mut().pages_mut(), posting.key(tree.column))?;
+        let leaf = trees::make_room(graph.steps_mut(), tree, posting.key(tree.column))?;
         if leaves.contains(&leaf) {
             break;
         }
@@ -182,7 +182,7 @@ pub(super) fn unpost<W: PagesMut>(graph: &mut Graph<'_, W>, node: NodeId) -> Res
         for (value, tag) in keys_in(graph, &tree, RowValues(&values), &sets).into_iter().rev() {
             let tag = tag.and_then(|tag| tag.of_posting().0);
             let key = PostingKey::new(value, centroid, node);
-            tree.remove(graph.steps_mut().pages_mut(), key, (node, tag))?;
+            trees::remove(graph.steps_mut(), &tree, key, (node, tag))?;
         }
     }
     Ok(())

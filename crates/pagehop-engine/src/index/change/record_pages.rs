@@ -4,6 +4,7 @@
 //! becomes free. When the model is trained again, records of live rows stay in their places and
 //! belong to the new nodes. Records of dead nodes are freed with the retired graph.
 
+use super::spare;
 use super::steps::Steps;
 use crate::Error;
 use crate::ids::NodeId;
@@ -42,20 +43,13 @@ pub(super) fn keep<W: PagesMut>(steps: &mut Steps<'_, W>, bytes: &[u8]) -> Resul
 }
 
 /// A page without records that is in no list: the first of the list of empty pages, or a new one.
+/// Pages of records outlive a graph that is retired, so those below its end serve, too.
 fn empty_page<W: PagesMut>(steps: &mut Steps<'_, W>) -> Result<PageId, Error> {
-    let first = PageId(steps.meta().change.records_empty);
-    if first.0 == 0 {
-        return steps.allocate(1);
+    let first = PageId(steps.meta().change.spare_head);
+    if first.0 != 0 && spare::take_first(steps, first)? {
+        return Ok(first);
     }
-    steps.step_meta(&[first], &mut |meta, bodies| {
-        if !record_pages::entries(first, bodies[0])?.is_empty() {
-            return Err(Error::corrupt(first, "it has records, but is in the list of empty pages"));
-        }
-        meta.change.records_empty = FreeLink::read(bodies[0]).next;
-        FreeLink::default().write(bodies[0]);
-        Ok(())
-    })?;
-    Ok(first)
+    steps.allocate(1)
 }
 
 /// A page of records with at least `bytes` bytes of room: one of the first of the list of pages
@@ -129,8 +123,7 @@ pub(super) fn free<W: PagesMut>(steps: &mut Steps<'_, W>, place: u64) -> Result<
             let body = &mut *bodies[0];
             kind::expect_kind(part, body, kind::PageKind::RecordPart)?;
             next = record_pages::next_part(body);
-            record_pages::init(body);
-            list_empty(meta, part, body);
+            spare::give(meta, part, body);
             Ok(())
         })?;
         part = PageId(next);
@@ -140,7 +133,7 @@ pub(super) fn free<W: PagesMut>(steps: &mut Steps<'_, W>, place: u64) -> Result<
         record_pages::remove(place, body)?;
         match FreeLink::read(body).listed {
             true => {}
-            false if record_pages::entries(place.page, body)?.is_empty() => list_empty(meta, place.page, body),
+            false if record_pages::entries(place.page, body)?.is_empty() => spare::give(meta, place.page, body),
             false if record_pages::room(place.page, body)? >= ROOM_LISTED => list(meta, place.page, body),
             false => {}
         }
@@ -169,12 +162,6 @@ pub(super) fn free_of_dead<W: PagesMut>(steps: &mut Steps<'_, W>, page: PageId) 
 fn list(meta: &mut Meta, page: PageId, body: &mut [u8]) {
     FreeLink { listed: true, next: meta.change.records_head }.write(body);
     meta.change.records_head = page.0;
-}
-
-/// Puts a page at the front of the list of empty pages.
-fn list_empty(meta: &mut Meta, page: PageId, body: &mut [u8]) {
-    FreeLink { listed: true, next: meta.change.records_empty }.write(body);
-    meta.change.records_empty = page.0;
 }
 
 /// Takes a page off the list of pages with room if it is the first and has less than [`ROOM_MIN`].

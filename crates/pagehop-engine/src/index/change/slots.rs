@@ -5,8 +5,8 @@
 //! leaves it once it is the first.
 
 use super::encode::{EncodedRow, Target};
-use super::keep;
 use super::steps::Steps;
+use super::{keep, spare};
 use crate::Error;
 use crate::ids::NodeId;
 use crate::page::column_tree::Tree;
@@ -176,7 +176,7 @@ fn page_with_slot<W: PagesMut>(steps: &mut Steps<'_, W>, near: &[NodeId]) -> Res
 }
 
 fn new_page<W: PagesMut>(steps: &mut Steps<'_, W>) -> Result<PageId, Error> {
-    let page = steps.allocate(1)?;
+    let page = spare::take(steps)?;
     if u64::from(page.0 + 1) * steps.layout().nodes_per_page as u64 > u64::from(u32::MAX) {
         return Err(Error::full("the index is full: node ids have 32 bits"));
     }

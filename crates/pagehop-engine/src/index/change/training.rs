@@ -327,7 +327,11 @@ pub(super) fn replace(meta: &mut Meta, built: &Meta) -> ChangeState {
         meta.rows = rows;
     }
     meta.change.commit = before.commit;
-    (meta.change.records_head, meta.change.records_empty) = (before.records_head, before.records_empty);
+    if meta.id_kind != IdKind::HostOwned {
+        // Pages of records outlive a graph. Where the host owns the rows, empty ones are of the
+        // graph that is replaced, and become free with it.
+        (meta.change.records_head, meta.change.spare_head) = (before.records_head, before.spare_head);
+    }
     meta.change.mark = before.mark;
     before
 }

@@ -30,6 +30,7 @@ struct RecordCheck {
 ///
 /// [`Error::Corrupt`]; any error of the reader.
 pub(crate) fn check<R: Reader>(state: &State, reader: &mut R) -> Result<(), Error> {
+    empty_pages(state, reader)?;
     if !state.meta.has_places() {
         return Ok(());
     }
@@ -64,6 +65,27 @@ pub(crate) fn check<R: Reader>(state: &State, reader: &mut R) -> Result<(), Erro
         Some(page) => Err(Error::corrupt(*page, "it belongs to no record")),
         None => Ok(()),
     }
+}
+
+/// Checks that the list of empty pages has pages without records alone, each once.
+fn empty_pages<R: Reader>(state: &State, reader: &mut R) -> Result<(), Error> {
+    let mut page = PageId(state.meta.change.spare_head);
+    for _ in 0..state.meta.page_count {
+        if page.0 == 0 {
+            return Ok(());
+        }
+        let link = {
+            let body = reader.finish(page)?;
+            let link = FreeLink::read(&body);
+            if !record_pages::entries(page, &body)?.is_empty() || !link.listed {
+                return Err(Error::corrupt(page, "the list of empty pages leads to it, and it is none"));
+            }
+            link
+        };
+        reader.release();
+        page = PageId(link.next);
+    }
+    Err(Error::corrupt(page, "the list of empty pages goes in circles"))
 }
 
 /// A node that may own a record.
@@ -119,7 +141,7 @@ impl RecordCheck {
     /// Checks that the lists of pages with room and of empty pages have those that are marked, each
     /// once.
     fn lists<R: Reader>(&mut self, state: &State, reader: &mut R) -> Result<(), Error> {
-        for first in [state.meta.change.records_head, state.meta.change.records_empty] {
+        for first in [state.meta.change.records_head, state.meta.change.spare_head] {
             let mut page = PageId(first);
             while page.0 != 0 {
                 if !self.listed.remove(&page) {

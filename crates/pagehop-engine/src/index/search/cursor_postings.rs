@@ -28,6 +28,7 @@ use crate::page::{Pages, Reader};
 const GROWTH: usize = 8;
 /// Growth of the number of rows that leaves are chosen for, each time more are taken.
 const ROWS_GROWTH: usize = 4;
+const MOVED: &str = "another commit moved postings during the search; try again";
 const REPLACED: &str = "it was trained again during the search; try again";
 /// Candidates whose pages are read ahead.
 const AHEAD: usize = 8;
@@ -88,16 +89,27 @@ fn gather<P: Pages>(parts: &mut CursorParts<'_, P>, keep: usize) -> Result<Gathe
     let mut list = std::mem::take(&mut parts.walk.shortlist);
     let (k, width) = (parts.second.covered, walls::width(parts.asked.slack));
     let extent = GatherExtent { k, width, reach_min: 0.0, reads_max: parts.reads_max };
-    let CursorParts { state, reader, walk, stats, .. } = parts;
+    let CursorParts { pages, state, reader, walk, stats, .. } = parts;
     let Walk { probe, walls, .. } = walk;
-    let gathered = Gather { state, reader, probe, walls, filter, stats }.run(keep.min(most), extent, &mut list);
+    let mut gather = Gather { state, reader, probe, walls, filter, stats, newest: state.snapshot };
+    let mut gathered = gather.run(keep.min(most), extent, &mut list);
+    if matches!(gathered, Err(Error::Corrupt { .. })) && pages.is_newest(state.snapshot) {
+        // A commit that a crash cut short may have moved postings, and is whole in its steps.
+        gather.newest = u64::MAX;
+        gathered = gather.run(keep.min(most), extent, &mut list);
+    }
     let gathered = match gathered {
         Ok(gathered) => gathered,
         Err(error) => {
             // The pages of a graph that was replaced become free while searches may still use
-            // it.
+            // it. In a file, a later commit may have moved postings.
             let is_replaced = Meta::read(reader)?.change.model_start != state.meta.change.model_start;
-            return Err(if is_replaced { Error::busy(REPLACED) } else { error });
+            let has_moved = matches!(error, Error::Corrupt { .. }) && !pages.is_newest(state.snapshot);
+            return Err(match (is_replaced, has_moved) {
+                (true, _) => Error::busy(REPLACED),
+                (_, true) => Error::busy(MOVED),
+                _ => error,
+            });
         }
     };
     let is_cut = list.is_cut();

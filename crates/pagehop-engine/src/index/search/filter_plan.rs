@@ -165,8 +165,10 @@ impl FilterPlan {
         SearchOptions { search_list, slack, ..options.clone() }
     }
 
-    pub(crate) fn new(test: Test, state: &State, reader: &mut impl Reader) -> Result<Self, Error> {
-        let mut planner = Planner { shares: Shares { state, reader } };
+    /// Plans a filter. With `guesses`, a share that cannot be read is guessed: where a commit is
+    /// becoming visible, pages may contradict each other.
+    pub(crate) fn new(test: Test, state: &State, reader: &mut impl Reader, guesses: bool) -> Result<Self, Error> {
+        let mut planner = Planner { shares: Shares { state, reader, guesses } };
         let share = planner.shares.of(&test)?;
         let (runs, runs_pages, runs_rows) = match planner.runs(&test)? {
             Some(runs) => (Some(Arc::new(apart(runs.runs))), runs.pages, runs.rows),

@@ -111,14 +111,16 @@ pub(super) fn planned<'p, P: Pages>(
     let known = newest.known();
     let filter = numbered(filter, pages, newest)?;
     let test = Test::new(&filter, &known.columns.columns)?;
-    let mut last = None;
+    let (mut last, mut guesses) = (None, false);
     loop {
         let commit = state.meta.change.commit;
-        let plan = FilterPlan::new(test.clone(), state, reader);
+        let plan = FilterPlan::new(test.clone(), state, reader, guesses);
         reader.release();
         match plan {
             // Pages of two commits may contradict each other. Pages of one may not.
             Err(Error::Corrupt { .. }) if last != Some(commit) => last = Some(commit),
+            // The next commit is becoming visible, or its writer died before it was.
+            Err(Error::Corrupt { .. }) if !guesses && !pages.is_newest(state.snapshot) => guesses = true,
             plan => return plan,
         }
         *state = newest.renew(reader)?;
@@ -194,10 +196,11 @@ impl<P: Pages> Searcher<'_, P> {
     /// The answer of the postings, as of one commit.
     ///
     /// Nodes are valid for every snapshot, but trees and the map are those of the newest commit.
-    /// Only a split moves postings to other pages, and every split adds a page, which is counted
-    /// before. An id leads to the newest node of its row alone, so no commit at all may become
-    /// visible while ids are looked up. If one does, all is read again. Once that has read as many
-    /// pages as there are, every row is read, which no commit disturbs.
+    /// Only splits and merges move postings to other pages. Those pages have the number of the
+    /// commit, so a reader of an older one notices. An id leads to the newest node of its row
+    /// alone, so no commit at all may become visible while ids are looked up. If one does, all is
+    /// read again. Once that has read as many pages as there are, every row is read, which no
+    /// commit disturbs.
     fn select(
         &mut self,
         query: &[f32],
@@ -211,7 +214,9 @@ impl<P: Pages> Searcher<'_, P> {
         loop {
             self.state = self.newest.renew(&mut self.reader)?;
             let state = self.state.clone();
-            let (commit, page_count) = (state.meta.change.commit, self.pages.page_count());
+            let commit = state.meta.change.commit;
+            // The second time no page needs to tell, if no commit became visible.
+            let is_checked = last != Some(commit);
             let node_pages = state.node_pages(self.pages);
             let before = stats.pages_read;
             let is_exact = options.is_none();
@@ -228,16 +233,13 @@ impl<P: Pages> Searcher<'_, P> {
                 stats,
                 needs_tags,
                 node_pages,
+                newest: if is_checked { state.snapshot } else { u64::MAX },
             };
             let found = search.run(query, options, by_runs);
             self.reader.release();
-            // If the host owns the rows, the scan of a tree detects splits itself.
-            let is_settled = state.meta.id_kind == IdKind::HostOwned
-                || self.pages.page_count() == page_count
-                    && state.meta.page_count == page_count
-                    && (ids == 0 || self.pages.is_newest(state.snapshot));
+            let is_settled = state.meta.id_kind == IdKind::HostOwned || self.pages.is_newest(state.snapshot);
             match found {
-                Ok(found) if is_settled || !by_runs => return Ok(found),
+                Ok(found) if is_settled || !by_runs || is_checked && ids == 0 => return Ok(found),
                 // Pages of two commits may contradict each other. Pages of one may not.
                 Err(Error::Corrupt { .. }) if by_runs && !(is_settled && last == Some(commit)) => {}
                 Err(error) => return Err(error),
@@ -302,6 +304,8 @@ struct Selection<'a, R: Reader> {
     needs_tags: bool,
     /// The pages that may hold nodes.
     node_pages: Range<u32>,
+    /// See [`Gather::newest`].
+    newest: u64,
 }
 
 impl<R: Reader> Selection<'_, R> {
@@ -355,9 +359,9 @@ impl<R: Reader> Selection<'_, R> {
     ) -> Result<Option<(usize, GatherExtent)>, Error> {
         let mut list = std::mem::take(&mut self.walk.shortlist);
         let Walk { probe, walls, .. } = &mut *self.walk;
-        let Self { state, reader, filter, stats, .. } = self;
-        let Gathered { reach } =
-            Gather { state, reader: *reader, probe, walls, filter, stats }.run(keep, extent, &mut list)?;
+        let Self { state, reader, filter, stats, newest, .. } = self;
+        let mut gather = Gather { state, reader: *reader, probe, walls, filter, stats, newest: *newest };
+        let Gathered { reach } = gather.run(keep, extent, &mut list)?;
         let slack = stop.slack * if reach.is_some() { SLACK_OF_SOME } else { SLACK_OF_POSTINGS };
         let ended = self.visit_in_order(list.sorted(), Stop { slack, ..stop })?;
         let is_cut = list.is_cut();

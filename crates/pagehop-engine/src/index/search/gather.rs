@@ -10,15 +10,15 @@ use crate::index::search::visit::Probe;
 use crate::index::search::walls::Walls;
 use crate::index::state::State;
 use crate::memory::MakeRoom;
+use crate::page::column_inner::{SeenInner, have_shape};
 use crate::page::column_tree::Tree;
-use crate::page::kind::{PageKind, kind};
-use crate::page::leaf_ranges::{LeafRange, LeafRanges, have_shape};
+use crate::page::leaf_ranges::{LeafRange, leaf_ranges};
 use crate::page::postings::{PostingKey, PostingLeaf};
 use crate::page::{PageId, Reader, id_map};
 use crate::quantize::estimate::DEGREE_MAX;
 use crate::{Error, IdKind, Stats};
 
-/// How often leaves are read again because a page was split in between.
+/// How often leaves are read again because pages were split or merged in between.
 const TRIES_MAX: usize = 1000;
 /// Leaves that are prefetched.
 const LEAVES_AHEAD: usize = 16;
@@ -64,8 +64,6 @@ struct Leaves {
     parts: Vec<Part>,
     /// Each with the distance of its wall and its part.
     leaves: Vec<(f32, usize, LeafRange)>,
-    /// The pages above them, and how many children each had.
-    inner: Vec<(PageId, usize)>,
 }
 
 /// Offers rows of the runs that may pass to `list`, which is empty.
@@ -76,6 +74,8 @@ pub(crate) struct Gather<'a, R: Reader> {
     pub(crate) walls: &'a mut Walls,
     pub(crate) filter: &'a FilterPlan,
     pub(crate) stats: &'a mut Stats,
+    /// In a file: refuses pages that a later commit than this has moved postings to or from.
+    pub(crate) newest: u64,
 }
 
 impl<R: Reader> Gather<'_, R> {
@@ -85,7 +85,7 @@ impl<R: Reader> Gather<'_, R> {
     /// # Errors
     ///
     /// [`Error::Corrupt`] if pages contradict each other; [`Error::Busy`] if pages keep being
-    /// split; any error of the reader.
+    /// split or merged; any error of the reader.
     pub(crate) fn run(
         &mut self,
         keep: usize,
@@ -95,7 +95,7 @@ impl<R: Reader> Gather<'_, R> {
         let is_hosted = self.state.meta.id_kind == IdKind::HostOwned;
         for _ in 0..TRIES_MAX {
             list.reset(keep, if extent.width.is_finite() { extent.k } else { 0 });
-            // Other backends split pages of a host that owns the rows.
+            // Other backends split and merge pages of a host that owns the rows.
             if let Some(gathered) = self.pass(extent, list, is_hosted)? {
                 return Ok(gathered);
             }
@@ -103,8 +103,8 @@ impl<R: Reader> Gather<'_, R> {
         Err(Error::busy("postings changed too often while they were read; try again"))
     }
 
-    /// One pass over the runs. `None` if a page was split at the same time, which is only tested if
-    /// other writers may split pages.
+    /// One pass over the runs. `None` if postings moved at the same time. In a file the pages tell
+    /// that themselves, which is an error of this pass.
     fn pass(
         &mut self,
         extent: GatherExtent,
@@ -113,23 +113,38 @@ impl<R: Reader> Gather<'_, R> {
     ) -> Result<Option<Gathered>, Error> {
         // Few leaves are read whole, and their walls are not measured.
         let is_whole = |leaves: usize| extent.width.is_infinite() || leaves < LEAVES_WHOLE;
-        let Leaves { parts, leaves, inner } = self.leaves(is_whole, list, is_shared)?;
-        let Some(gathered) = self.read_in_order(&parts, &leaves, extent, list)? else { return Ok(None) };
-        let is_same = !is_shared || have_shape(self.reader, &inner)?;
-        Ok(is_same.then_some(gathered))
+        let mut seen = Vec::new();
+        let leaves = self.leaves(is_whole, list, is_shared, &mut seen);
+        let found = leaves.and_then(|leaves| self.read_in_order(&leaves, extent, list));
+        match found {
+            // A page that was taken out may be used for something else by now.
+            Ok(_) | Err(Error::Corrupt { .. }) if is_shared => {
+                seen.sort_unstable();
+                seen.dedup();
+                match have_shape(self.reader, &seen) {
+                    Ok(false) => return Ok(None),
+                    Err(error) if found.is_ok() => return Err(error),
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+        found.map(Some)
     }
 
-    /// The leaves of all runs, in the order in which to read them. Offers the rows of ids.
+    /// The leaves of all runs, in the order in which to read them. Offers the rows of ids. Pages
+    /// above the leaves are added to `seen`.
     fn leaves(
         &mut self,
         is_whole: impl Fn(usize) -> bool,
         list: &mut Shortlist,
         is_shared: bool,
+        seen: &mut Vec<SeenInner>,
     ) -> Result<Leaves, Error> {
         let filter = self.filter;
         // Other backends add pages, and the meta page learns of them later.
         let page_count = if is_shared { u32::MAX } else { self.state.meta.page_count };
-        let Leaves { mut parts, mut leaves, mut inner } = Leaves::default();
+        let Leaves { mut parts, mut leaves } = Leaves::default();
         let mut is_measured = false;
         for run in filter.runs.iter().flat_map(|runs| runs.iter()) {
             let (column, low, high) = match run {
@@ -140,8 +155,10 @@ impl<R: Reader> Gather<'_, R> {
                 Run::Postings { column, low, high } => (*column, *low, *high),
             };
             let Some(tree) = tree_of(self.state, column) else { continue };
+            let tree = Tree { newest: self.newest, ..tree };
             let Self { walls, probe, state, .. } = self;
-            let found = LeafRanges::of(&tree, self.reader, page_count, (low, high), |level| {
+            let above = seen.len();
+            let found = leaf_ranges(&tree, self.reader, page_count, (low, high), seen, |level| {
                 if is_whole(level.len()) {
                     return 0;
                 }
@@ -150,19 +167,17 @@ impl<R: Reader> Gather<'_, R> {
                 }
                 walls.nearest(level)
             })?;
-            self.stats.pages_read += found.inner.iter().filter(|(_, children)| *children > 0).count() as u64;
+            self.stats.pages_read += seen[above..].iter().filter(|(_, number)| number.is_some()).count() as u64;
             // Runs are in order of their columns.
             if parts.last().is_none_or(|part: &Part| part.column != column) {
                 parts.push(Part { column, tree, runs: Vec::new() });
             }
             let part = parts.len() - 1;
             parts[part].runs.push((low, high));
-            leaves.make_room(found.leaves.len())?;
-            leaves.extend(found.leaves.into_iter().map(|leaf| (0.0, part, leaf)));
-            inner.make_room(found.inner.len())?;
-            inner.extend(found.inner);
+            leaves.make_room(found.len())?;
+            leaves.extend(found.into_iter().map(|leaf| (0.0, part, leaf)));
         }
-        // Several runs may have rows on one leaf. The page above it is compared once, too.
+        // Several runs may have rows on one leaf.
         leaves.sort_by_key(|(_, part, leaf)| (*part, leaf.page));
         leaves.dedup_by(|(_, of_next, next), (_, part, leaf)| {
             let is_same = of_next == part && next.page == leaf.page;
@@ -171,8 +186,6 @@ impl<R: Reader> Gather<'_, R> {
             }
             is_same
         });
-        inner.sort_unstable();
-        inner.dedup();
         if !is_whole(leaves.len()) {
             if !is_measured {
                 self.walls.measure(self.probe, &self.state.model);
@@ -180,18 +193,16 @@ impl<R: Reader> Gather<'_, R> {
             leaves.iter_mut().for_each(|(wall, _, leaf)| *wall = self.walls.of(leaf));
             leaves.sort_by(|a, b| a.0.total_cmp(&b.0));
         }
-        Ok(Leaves { parts, leaves, inner })
+        Ok(Leaves { parts, leaves })
     }
 
-    /// Reads leaves, given with the distance of their walls and their parts, in this order. `None`
-    /// if a root that was a leaf is an inner page now.
+    /// Reads leaves in their order.
     fn read_in_order(
         &mut self,
-        parts: &[Part],
-        leaves: &[(f32, usize, LeafRange)],
+        Leaves { parts, leaves }: &Leaves,
         extent: GatherExtent,
         list: &mut Shortlist,
-    ) -> Result<Option<Gathered>, Error> {
+    ) -> Result<Gathered, Error> {
         let is_whole = extent.width.is_infinite() || leaves.len() < LEAVES_WHOLE;
         let mut limit = f32::INFINITY;
         for (at, (wall, part, leaf)) in leaves.iter().enumerate() {
@@ -199,11 +210,11 @@ impl<R: Reader> Gather<'_, R> {
                 let reach = key_distance(kth).max(extent.reach_min);
                 limit = self.walls.limit(reach, extent.width);
                 if *wall > limit {
-                    return Ok(Some(Gathered { reach: Some(reach) }));
+                    return Ok(Gathered { reach: Some(reach) });
                 }
             }
             if self.stats.hops + self.stats.pages_read >= extent.reads_max {
-                return Ok(Some(Gathered { reach: Some(0.0) }));
+                return Ok(Gathered { reach: Some(0.0) });
             }
             let ahead = if at == 0 { 0..LEAVES_AHEAD } else { LEAVES_AHEAD - 1..LEAVES_AHEAD };
             for (wall, _, next) in ahead.filter_map(|more| leaves.get(at + more)) {
@@ -211,16 +222,13 @@ impl<R: Reader> Gather<'_, R> {
                     self.reader.start(next.page, 0..0);
                 }
             }
-            if !self.read(&parts[*part], leaf.page, list)? {
-                return Ok(None);
-            }
+            self.read(&parts[*part], leaf.page, list)?;
         }
-        Ok(Some(Gathered { reach: None }))
+        Ok(Gathered { reach: None })
     }
 
-    /// Offers the postings of a leaf that pass. `false` if it is a root that has become an inner
-    /// page.
-    fn read(&mut self, part: &Part, page: PageId, list: &mut Shortlist) -> Result<bool, Error> {
+    /// Offers the postings of a leaf that pass.
+    fn read(&mut self, part: &Part, page: PageId, list: &mut Shortlist) -> Result<(), Error> {
         let Part { column, tree, .. } = part;
         let test = &self.filter.test;
         // The test has the whole condition on other columns. A word of tags may pass without the
@@ -229,17 +237,14 @@ impl<R: Reader> Gather<'_, R> {
         let in_run = |leaf: &PostingLeaf<'_>, at| !is_of_tags || part.has(leaf.key(at, *column));
         {
             let body = self.reader.finish(page)?;
-            if page == tree.root && kind(&body) == Some(PageKind::ColumnInner) {
-                return Ok(false);
-            }
-            let leaf = PostingLeaf::new(&tree.shape, page, &body)?;
+            let leaf = tree.leaf_page(page, &body)?;
             self.stats.pages_read += 1;
             self.stats.estimates += leaf.count() as u64;
             let may_pass = |at| in_run(&leaf, at) && test.may_pass(leaf.values(at));
             offer_leaf(self.probe, self.state, (page, &leaf), may_pass, list)?;
         }
         self.reader.release();
-        Ok(true)
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use crate::columns::ColumnKind;
 use crate::filter::{TagsTest, Test};
 use crate::index::find::find;
 use crate::index::state::State;
-use crate::page::column_tree::Tree;
+use crate::page::column_tree::{Share, Tree};
 use crate::page::postings::PostingKey;
 use crate::page::{PageId, Reader};
 use crate::{Error, IdKind};
@@ -18,6 +18,8 @@ const GOLDEN: f64 = 0.618_034;
 const RANGES_LOOKED_UP: usize = 32;
 /// Every value that a column may have.
 pub(super) const EVERY_VALUE: (u64, u64) = (0, u64::MAX);
+/// A share that is not known.
+const GUESS: f64 = 0.1;
 /// Smallest share that is assumed.
 pub(super) const SHARE_MIN: f64 = 1e-9;
 
@@ -61,6 +63,9 @@ impl From<f64> for Passing {
 pub(super) struct Shares<'a, R: Reader> {
     pub(super) state: &'a State,
     pub(super) reader: &'a mut R,
+    /// Whether pages of a commit that is becoming visible may contradict others: then a share that
+    /// cannot be read is [`GUESS`].
+    pub(super) guesses: bool,
 }
 
 impl<R: Reader> Shares<'_, R> {
@@ -156,21 +161,29 @@ impl<R: Reader> Shares<'_, R> {
         let every = ranges.len().div_ceil(RANGES_LOOKED_UP).max(1);
         let mut looked_up = Vec::new();
         for range in ranges.iter().step_by(every) {
-            let (low, high) = PostingKey::range(*range);
-            let low = tree.share_before(self.reader, low)?;
-            let high = tree.share_before(self.reader, high)?;
-            looked_up.push(match low.leaf == high.leaf {
-                true => high.less.saturating_sub(low.less) as f64 / self.state.meta.rows as f64,
-                false => {
-                    // A row with several tags has several postings.
-                    let postings = (low.postings + high.postings) / 2.0;
-                    let rows = (self.state.meta.rows + self.state.meta.change.dead_rows) as f64;
-                    let of_row = if is_of_tags { postings / rows } else { 1.0 };
-                    (high.share - low.share).max(0.0) * of_row
-                }
-            });
+            let share = self.share_of_range(&tree, *range, is_of_tags);
+            let guesses = self.guesses && matches!(share, Err(Error::Corrupt { .. }));
+            looked_up.push(if guesses { GUESS } else { share? });
         }
         Ok(looked_up)
+    }
+
+    fn share_of_range(&mut self, tree: &Tree, range: Option<(u64, u64)>, is_of_tags: bool) -> Result<f64, Error> {
+        let (low, high) = PostingKey::range(range);
+        let low = tree.share_before(self.reader, low)?;
+        let high = tree.share_before(self.reader, high)?;
+        let meta = &self.state.meta;
+        if low.leaf == high.leaf {
+            return Ok(high.less.saturating_sub(low.less) as f64 / meta.rows as f64);
+        }
+        let rows = (meta.rows + meta.change.dead_rows) as f64;
+        // A row with several tags has several postings.
+        let of_tree = |share: &Share| share.count as f64 / share.width;
+        let postings = if is_of_tags { (of_tree(&low) + of_tree(&high)) / 2.0 } else { rows };
+        // The last leaf of values that grow has few postings.
+        let on_ends = (low.count.saturating_sub(low.less) + high.less) as f64;
+        let between = (high.begin - low.begin - low.width).max(0.0) * postings;
+        Ok((on_ends + between) / rows)
     }
 
     pub(super) fn is_of_tags(&self, column: usize) -> bool {
