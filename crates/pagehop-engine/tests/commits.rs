@@ -253,7 +253,7 @@ fn search_while_turning(schedules: impl Fn(usize, usize) -> Vec<(usize, usize, u
         without_new_pages += u32::from(more_pages == 0);
     }
     // These commits are recognized by their number alone.
-    assert!(without_new_pages > 2);
+    assert!(without_new_pages > 1);
 }
 
 #[test]

@@ -178,7 +178,7 @@ fn the_pending_list_uses_its_pages_again() {
 fn the_list_of_dead_nodes_uses_its_pages_again() {
     let mut pages = built(1..2001, IdKind::HostOwned);
     let mut counts = Vec::new();
-    for round in 0..6 {
+    for round in 0..16 {
         let dead = (1 + round * 800..801 + round * 800).collect();
         insert_hosted(&mut pages, 2001 + round * 800..2801 + round * 800, |id| (id % 50) as i64);
         hosted::remove(&mut pages, &dead);
@@ -186,7 +186,8 @@ fn the_list_of_dead_nodes_uses_its_pages_again() {
         counts.push(hosted::check(&pages).pages);
     }
     println!("pages after each round: {counts:?}");
-    assert!(counts[5] * 50 <= counts[2] * 51, "{counts:?}");
+    // Some slots are free that no row is near to, so nodes take a few pages more at first.
+    assert!(counts[15] * 50 <= counts[7] * 51, "{counts:?}");
 }
 
 /// The same in a file: rows are added with the greatest values, the oldest deleted, and values of
@@ -247,7 +248,7 @@ fn a_vacuum_of_trees_may_end_after_any_step() {
         if steps % 101 == 0 {
             hosted::check(pages);
         }
-        if steps % 1500 == 0 {
+        if steps % 500 == 0 {
             stops.push(pages.clone());
         }
     }));
@@ -285,9 +286,10 @@ fn a_column_without_rows_has_one_leaf() {
     hosted::remove(&mut pages, &(1..1501).collect());
     hosted::vacuum(&mut pages);
     assert_eq!((pages_of(&pages, LEAF), pages_of(&pages, INNER)), (1, 0));
-    let before = hosted::check(&pages).pages;
     insert_hosted(&mut pages, 5000..6500, |id| -(id as i64));
-    assert!(hosted::check(&pages).pages <= before + before / 20);
+    hosted::check(&pages);
+    // A leaf has up to 80 postings here, and is at least half full.
+    assert!((2..=1500 / 40).contains(&pages_of(&pages, LEAF)), "{} leaves", pages_of(&pages, LEAF));
     assert_eq!(passing(&pages, &compare(Comparison::Less, 0)).len(), 1500);
 }
 

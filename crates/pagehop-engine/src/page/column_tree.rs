@@ -225,8 +225,8 @@ impl Tree {
         Ok(())
     }
 
-    /// The place of a key among the postings: leaves are taken as equally full. Reads a page of each
-    /// level.
+    /// The place of a key among the postings: leaves are taken as equally full. Reads a page of
+    /// each level.
     ///
     /// # Errors
     ///
