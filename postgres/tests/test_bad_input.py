@@ -306,8 +306,8 @@ def test_a_damaged_block_is_named_and_the_server_stays_up(new_cluster: Callable[
         run(connection, "VACUUM items")
         assert everything(connection) == list(range(10, 600))
         assert recall(connection) > 0.95
-    assert "PANIC" not in cluster.log.read_text()
-    assert "terminated by signal" not in cluster.log.read_text()
+    assert "PANIC" not in cluster.log_text()
+    assert "terminated by signal" not in cluster.log_text()
 
 
 def test_an_index_of_a_newer_extension_is_refused(new_cluster: Callable[..., Cluster]) -> None:

@@ -218,7 +218,7 @@ def test_a_killed_backend_takes_nothing_committed_with_it(busy_cluster: Cluster)
         kill_one_that_inserts(crowd, threads)
         for thread in threads:
             thread.join()
-    assert "all server processes terminated; reinitializing" in busy_cluster.log.read_text()
+    assert "all server processes terminated; reinitializing" in busy_cluster.log_text()
     with psycopg.connect(busy_cluster.dsn(), autocommit=True) as connection:
         assert number(connection, "SELECT count(*) FROM items WHERE id < 0") == 300
         run(connection, "DELETE FROM items WHERE id < 0")
@@ -277,7 +277,7 @@ def test_many_sessions_insert_at_once_through_kills(busy_cluster: Cluster) -> No
                 run(connection, "VACUUM items")
             for writer in writers:
                 writer.alive, writer.doubtful = set(), set()
-    assert "was terminated by signal" not in standby.log.read_text(), "only replay ends its sessions"
+    assert "was terminated by signal" not in standby.log_text(), "only replay ends its sessions"
     standby.remove()
 
 

@@ -146,7 +146,7 @@ def test_the_log_has_the_statements_of_a_deadlock(
     other, watcher = connect(), connect()
     run(other, "LOAD 'pagehop'")
     run(other, "CREATE TABLE pairs (id int PRIMARY KEY, note text); INSERT INTO pairs VALUES (1), (2)")
-    begun = len(cluster.log.read_text(errors="replace"))
+    begun = len(cluster.log_text())
     run(other, "BEGIN; SET LOCAL deadlock_timeout = '10s'; UPDATE pairs SET note = 'first' WHERE id = 1")
     run(connection, "BEGIN; UPDATE pairs SET note = 'second' WHERE id = 2")
     with ThreadPoolExecutor() as threads:
@@ -158,7 +158,7 @@ def test_the_log_has_the_statements_of_a_deadlock(
     assert found.sqlstate == "40P01"
     assert len(re.findall(r"Process \d+ waits for ShareLock on transaction", found.message_detail or "")) == 2
     assert 'while updating tuple (0,1) in relation "pairs"' in (found.context or "")
-    log = cluster.log.read_text(errors="replace")[begun:]
+    log = cluster.log_text()[begun:]
     for note, row in [("third", 2), ("fourth", 1)]:
         assert re.search(rf"Process \d+: UPDATE pairs SET note = '{note}' WHERE id = {row}", log)
 

@@ -312,7 +312,7 @@ def test_a_calibration_stays_within_maintenance_work_mem(new_cluster: Callable[.
         delete(connection, "id % 4 = 0")
         run(connection, "SET maintenance_work_mem = '64MB'")
         run(connection, "VACUUM items")
-        assert '"items_embedding" was not calibrated: the system does not give' in cluster.log.read_text()
+        assert '"items_embedding" was not calibrated: the system does not give' in cluster.log_text()
         assert (number(connection, calibrated), dead_rows(connection)) == (rows, 0)
         run(connection, "SET maintenance_work_mem = '1MB'")
         run(connection, "VACUUM (INDEX_CLEANUP on) items")
@@ -324,7 +324,7 @@ def test_a_calibration_stays_within_maintenance_work_mem(new_cluster: Callable[.
         run(connection, "SET maintenance_work_mem = '64kB'")
         delete(connection, "id % 4 = 1")
         run(connection, "VACUUM items")
-        assert '"items_embedding" was not calibrated: that takes' in cluster.log.read_text()
+        assert '"items_embedding" was not calibrated: that takes' in cluster.log_text()
         assert dead_rows(connection) == 0
         with pytest.raises(errors.ProgramLimitExceeded, match="calibrating by rows needs 1 MB, more than maintenance"):
             run(connection, "SELECT pagehop_calibrate('items_embedding')")
@@ -377,7 +377,7 @@ def test_a_vacuum_without_memory_for_an_audit_goes_on_without_one(new_cluster: C
         run(connection, "VACUUM items")
         assert check(connection)["nodes"] == 1050
         said = 'index "items_embedding" was not audited: that takes 74 kB, more than maintenance_work_mem'
-        assert said in cluster.log.read_text()
+        assert said in cluster.log_text()
         assert ask(connection, "pagehop_info")["audited_recall"] is None
         run(connection, "RESET maintenance_work_mem")
         run(connection, "VACUUM (INDEX_CLEANUP on) items")

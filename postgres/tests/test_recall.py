@@ -342,7 +342,7 @@ def test_vacuum_calibrates_again_where_searches_miss_their_recall(connect: Conne
     assert target == pytest.approx(0.98)
     assert isinstance(found, float)
     assert found > 0.97
-    log = cluster.log.read_text()
+    log = cluster.log_text()
     assert 'searches of index "items_embedding" found 0.9' in log
     assert f"where 0.98 was asked: it was calibrated again, and they find {found:.4f}" in log
     # The rows have not changed since then.

@@ -197,7 +197,7 @@ def test_reads_in_flight_leave_nothing_behind(new_cluster: Callable[..., Cluster
             _end_early(connection, queries)
             assert [by_index(connection, query) for query in queries] == found
             assert number(connection, "SELECT count(*) FROM pagehop_check('items_embedding')") == 1
-        warnings = [line for line in cluster.log.read_text().splitlines() if "WARNING" in line or "PANIC" in line]
+        warnings = [line for line in cluster.log_text().splitlines() if "WARNING" in line or "PANIC" in line]
         assert warnings == [], method
         cluster.remove()
 

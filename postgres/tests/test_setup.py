@@ -44,7 +44,7 @@ def test_what_was_committed_survives_a_kill(new_cluster: Callable[..., Cluster])
             writer.commit()
     assert not cluster.running
     cluster.start()
-    assert "redo done" in cluster.log.read_text()
+    assert "redo done" in cluster.log_text()
     assert cluster.psql("SELECT * FROM items; SHOW work_mem") == "[1,2]\n1MB"
 
 

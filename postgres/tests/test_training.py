@@ -366,7 +366,7 @@ def test_too_little_memory_leaves_the_index_as_it_is(new_cluster: Callable[..., 
         run(connection, "VACUUM items")
         assert value(connection, WANTS) is True
         # VACUUM has a search path without the schema.
-        assert re.search(r"REINDEX INDEX CONCURRENTLY (public\.)?items_embedding;", cluster.log.read_text())
+        assert re.search(r"REINDEX INDEX CONCURRENTLY (public\.)?items_embedding;", cluster.log_text())
         assert everything(connection) == list(range(17_000))
 
 

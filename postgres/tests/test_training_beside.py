@@ -123,7 +123,7 @@ def test_a_vacuum_against_wraparound_does_not_train(new_cluster: Callable[..., C
         age = "SELECT age(relfrozenxid) FROM pg_class WHERE relname = 'items'"
         wait(lambda: number(connection, age) < TRANSACTIONS)
         # The server writes this line after the new age of the table can be seen.
-        wait(lambda: "to prevent wraparound" in cluster.log.read_text())
+        wait(lambda: "to prevent wraparound" in cluster.log_text())
         assert number(connection, TRAINED) == trained
         assert value(connection, WANTS) is True
         run(connection, "VACUUM items")

@@ -105,7 +105,7 @@ def test_autovacuum_keeps_to_its_own_memory(new_cluster: Callable[..., Cluster])
         assert value(connection, WANTS) is True
         run(connection, "ALTER TABLE items SET (autovacuum_enabled = on)")
         refused = "was trained with far fewer rows, and autovacuum_work_mem is too small to train it again"
-        wait(lambda: refused in cluster.log.read_text())
+        wait(lambda: refused in cluster.log_text())
         assert value(connection, WANTS) is True
         run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
         run(connection, "VACUUM items")

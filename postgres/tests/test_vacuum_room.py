@@ -102,12 +102,12 @@ def test_a_training_says_that_a_calibration_by_queries_is_of_the_graph_before(
         info = ask(connection, "pagehop_info")
         assert (info["calibrated_by_queries"], info["changes_since_calibration"]) == (True, 0)
         kept = "was trained again, which gave it another graph since it was calibrated by queries"
-        assert cluster.log.read_text().count(kept) == 1
+        assert cluster.log_text().count(kept) == 1
         run(connection, "VACUUM items")
-        assert cluster.log.read_text().count(kept) == 1
+        assert cluster.log_text().count(kept) == 1
         run(connection, "DELETE FROM items WHERE id % 4 = 0")
         run(connection, "VACUUM items")
-        assert "has had 1750 rows added or deleted since it was calibrated by queries" in cluster.log.read_text()
+        assert "has had 1750 rows added or deleted since it was calibrated by queries" in cluster.log_text()
         run(connection, "REINDEX INDEX items_embedding")
         assert ask(connection, "pagehop_info")["calibrated_by_queries"] is False
 

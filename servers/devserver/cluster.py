@@ -120,7 +120,7 @@ class Cluster:
             self._launch()
             if self._wait_until_ready():
                 return
-            said = self.log.read_text(errors="replace")[logged:]
+            said = self.log_text()[logged:]
             # A port that is free when it is chosen may be in use when the server starts.
             if "Address already in use" in said and attempt < _PORT_TRIES:
                 self.port = _free_port()
@@ -196,9 +196,15 @@ class Cluster:
         command: list[str | Path] = [self.server.bin / "psql", *flags, "-d", self.dsn(database)]
         return run(command, stdin=sql, limit_s=STATEMENT_S).rstrip("\n")
 
+    def log_text(self) -> str:
+        """The server's log. A message has the encoding of its database, so what is not UTF-8 is
+        replaced.
+        """
+        return self.log.read_text(errors="replace")
+
     def log_end(self) -> str:
         """The last lines of the server's log."""
-        return last_lines(self.log.read_text(errors="replace")) if self.log.exists() else "(empty)"
+        return last_lines(self.log_text()) if self.log.exists() else "(empty)"
 
     # ---- replicas ----
 
