@@ -169,15 +169,20 @@ impl Edges {
         }
         // Edges that stay keep their places. Two are written again: a stale edge to a chosen node,
         // and an edge that becomes an anchor.
-        let stays = |link: &Link| {
+        let mut kept = Vec::new();
+        let mut stays = |link: &Link| {
             let becomes_anchor = anchor == Some(link.node) && !link.anchor;
-            chosen.contains(&link.node) && around.is_current(link) && !becomes_anchor
+            let stays = chosen.contains(&link.node)
+                && around.is_current(link)
+                && !becomes_anchor
+                // On a damaged page two edges may lead to one node.
+                && !kept.contains(&link.node);
+            kept.extend(stays.then_some(link.node));
+            stays
         };
-        let stays: Vec<bool> = around.links().iter().map(stays).collect();
-        let staying =
-            |id: &NodeId| around.links().iter().zip(&stays).any(|(link, stays)| *stays && link.node == *id);
+        let stays: Vec<bool> = around.links().iter().map(&mut stays).collect();
         let mut fresh = Vec::new();
-        for id in chosen.iter().filter(|id| !staying(id)) {
+        for id in chosen.iter().filter(|id| !kept.contains(id)) {
             let target = match extras {
                 Extras::One(target) if target.node == *id => Some(target.clone()),
                 _ => with_node(&layout, &reader, *id, |found, _| encode::target(meta, model, *id, found))?,
