@@ -140,8 +140,9 @@ impl NodeLayout {
 
     /// The default layout for a dimension, by the size rule of `docs/decisions/0005-layout.md`: all
     /// bytes counted, no larger than a 4-byte-float HNSW index with 32 links per node from 512
-    /// dimensions up, and 1.4 times that below. Where `words`, a column's value or the place of a
-    /// record each, do not fit into what is left of a page, nodes have fewer edges.
+    /// dimensions up, 1.4 times that below, and what 24 edges of 2 bits need from 65 to 128. Where
+    /// `words`, a column's value or the place of a record each, do not fit into what is left of a
+    /// page, nodes have fewer edges.
     pub(crate) fn choose(inner_dim: usize, words: usize) -> Self {
         let column_bytes = row_bytes(words);
         let dims = match inner_dim % 64 {
@@ -193,7 +194,12 @@ fn size_budget(dim: usize) -> usize {
     // tuples on pages of 8 KiB.
     let tuples = 4 * dim + 300;
     let parity = PAGE_BYTES / (PAGE_BYTES / tuples).max(1);
-    if dim >= 512 { parity } else { parity * 14 / 10 }
+    match dim {
+        512.. => parity,
+        // There 24 edges of 2 bits need a sixth of a page.
+        65..=128 => PAGE_BYTES.div_ceil(6),
+        _ => parity * 14 / 10,
+    }
 }
 
 #[cfg(test)]
