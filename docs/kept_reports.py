@@ -81,13 +81,14 @@ class Engine:
     index_mb: float
 
 
-def engines(ways: int = 1, run: str = ENGINES) -> list[Engine]:
-    """The engines of a run for one way of sending queries, the fastest at recall 0.99 first.
+def engines(ways: int = 1, run: str = ENGINES, data: str = "texts-384") -> list[Engine]:
+    """The engines of a run on a data set for one way of sending queries, the fastest at recall 0.99
+    first.
 
-    In runs of ENGINES the way is one query a call (1) or 100 (2). Runs of texts have one way,
-    without a number.
+    In runs of ENGINES the set is Fashion-MNIST and the way is one query a call (1) or 100 (2).
+    Other runs have one way, without a number.
     """
-    of = f"fashion-mnist-{ways}" if run == ENGINES else "texts-384"
+    of = f"fashion-mnist-{ways}" if run == ENGINES else data
     _, built = report(run, f"indexes-{of}")
     _, interpolated = report(run, f"interpolated-{of}")
     qps: dict[str, dict[float, float]] = {}
@@ -107,8 +108,8 @@ def engines(ways: int = 1, run: str = ENGINES) -> list[Engine]:
     found = []
     for name, measured in qps.items():
         indexes = [row for row in built if row[0]["text"] == name]
-        cpu = [float(row[4]["text"]) for row in indexes if row[4]["text"] != "-"]
-        size = min(float(row[5]["text"]) for row in indexes)
+        cpu = [float(row[4]["text"].replace(",", "")) for row in indexes if row[4]["text"] != "-"]
+        size = min(float(row[5]["text"].replace(",", "")) for row in indexes)
         is_library = indexes[0][6]["text"] == "-"
         cheapest = min(cpu) if cpu else None
         found.append(Engine(name, is_library, measured, least[name], repeats[name], cheapest, size))
@@ -142,12 +143,12 @@ def bound(value: float) -> str:
     return f"{value:.3f}" if two == "1.00" else two
 
 
-def equal(ways: str, kind: str, run: str = ENGINES) -> list[str]:
+def equal(ways: str, kind: str, run: str = ENGINES, data: str = "texts-384") -> list[str]:
     """Queries a second at exactly a recall, and how many times those of the others Pagehop has.
 
     A row for each engine, `libraries` or `servers`.
     """
-    chosen = [one for one in engines(int(ways), run) if one.library == (kind == "libraries")]
+    chosen = [one for one in engines(int(ways), run, data) if one.library == (kind == "libraries")]
     targets = sorted({target for one in chosen for target in one.qps})
     heads = [f"{target:g}" for target in targets]
     cells = [

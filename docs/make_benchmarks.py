@@ -90,9 +90,10 @@ def lost_rows(name: str, *prefixes: str) -> list[Line]:
     return [one for one in lines(name, prefixes) if one.better is not None and one.better < 1]
 
 
-def lost_at_recall(ways: str, kind: str, run: str = ENGINES) -> list[Line]:
+def lost_at_recall(ways: str, kind: str, run: str = ENGINES, data: str = "") -> list[Line]:
     """The lost figures of a part of the kind `equal`."""
-    chosen = [one for one in engines(int(ways), run) if one.library == (kind == "libraries")]
+    named = [data] if data else []
+    chosen = [one for one in engines(int(ways), run, *named) if one.library == (kind == "libraries")]
     [ours] = [one for one in chosen if one.name.startswith("Pagehop")]
     calls = "" if ways == "1" else ", 100 a call"
     found = []
@@ -101,7 +102,7 @@ def lost_at_recall(ways: str, kind: str, run: str = ENGINES) -> list[Line]:
         if not others:
             continue
         best = max(others, key=lambda one: one.qps[target])
-        what, at = f"queries/s, {kind}{calls}", f"recall@10 {target:g}"
+        what, at = ", ".join(["queries/s", *named, kind]) + calls, f"recall@10 {target:g}"
         other = f"{best.name} {number(best.qps[target])}"
         interval = over(ours, best, target)
         if interval is None:
