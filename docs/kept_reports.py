@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kept_results import ENGINES, LAB, REPOSITORY, TEXTS, TEXTS_POSTGRES, about, number, table, tables_of
+from kept_results import DESCRIPTORS, ENGINES, LAB, REPOSITORY, TEXTS, TEXTS_POSTGRES, about, number, table, tables_of
 
 sys.path.append(str(REPOSITORY / "lab"))
 
@@ -81,14 +81,13 @@ class Engine:
     index_mb: float
 
 
-def engines(ways: int = 1, run: str = ENGINES, data: str = "texts-384") -> list[Engine]:
-    """The engines of a run on a data set for one way of sending queries, the fastest at recall 0.99
-    first.
+def engines(ways: int = 1, run: str = ENGINES, data: str = "") -> list[Engine]:
+    """The engines of a run for one way of sending queries, the fastest at recall 0.99 first.
 
-    In runs of ENGINES the set is Fashion-MNIST and the way is one query a call (1) or 100 (2).
-    Other runs have one way, without a number.
+    In runs of ENGINES the way is one query a call (1) or 100 (2). Other runs have one way, without
+    a number; they are of texts if no other set is given.
     """
-    of = f"fashion-mnist-{ways}" if run == ENGINES else data
+    of = f"fashion-mnist-{ways}" if run == ENGINES else data or "texts-384"
     _, built = report(run, f"indexes-{of}")
     _, interpolated = report(run, f"interpolated-{of}")
     qps: dict[str, dict[float, float]] = {}
@@ -143,7 +142,7 @@ def bound(value: float) -> str:
     return f"{value:.3f}" if two == "1.00" else two
 
 
-def equal(ways: str, kind: str, run: str = ENGINES, data: str = "texts-384") -> list[str]:
+def equal(ways: str, kind: str, run: str = ENGINES, data: str = "") -> list[str]:
     """Queries a second at exactly a recall, and how many times those of the others Pagehop has.
 
     A row for each engine, `libraries` or `servers`.
@@ -173,7 +172,7 @@ def lead() -> list[str]:
 def contests() -> list[list[str]]:
     """The rows of the README's table."""
     texts, in_postgres = engines(run=TEXTS), engines(run=TEXTS_POSTGRES)
-    servers = [one for one in engines() if not one.library]
+    descriptors = engines(run=DESCRIPTORS, data="sift-128")
     return [
         at_recall("texts, library", texts, 0.95),
         at_recall("texts, library", texts, 0.99),
@@ -181,7 +180,7 @@ def contests() -> list[list[str]]:
         contest("texts, library, MB of index", texts, lambda one: one.index_mb),
         at_recall("texts, PostgreSQL", in_postgres, 0.99),
         contest("texts, PostgreSQL, MB of index", in_postgres, lambda one: one.index_mb),
-        at_recall("images, database server", servers, 0.99),
+        at_recall("descriptors of images, library", descriptors, 0.99),
     ]
 
 

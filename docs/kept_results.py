@@ -16,12 +16,14 @@ BENCH = REPOSITORY / "lab" / "results" / "bench"
 LAB = REPOSITORY / "lab" / "results"
 
 ENGINES = "fashion-mnist-20261122-a"
-"""The run of ten engines over an easy set. The chart and the README's table show its servers."""
+"""The run of ten engines over an easy set. The chart shows its servers."""
 TEXTS = "texts-384-20261126"
 """The run of libraries over embeddings of real text, for the chart and the README's table."""
 
 TEXTS_POSTGRES = "texts-postgres-20261126"
 """The run of PostgreSQL over embeddings of real text, for the chart and the README's table."""
+DESCRIPTORS = "sift-128-20261128"
+"""The run of libraries over descriptors of images, for the README's table."""
 
 ADDED_AT = {ENGINES: "1a2060c", "vector-inserts-20261122": "7223e75"}
 """The commits that added results; for results that do not record the commit of their measurement.

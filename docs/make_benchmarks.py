@@ -92,8 +92,7 @@ def lost_rows(name: str, *prefixes: str) -> list[Line]:
 
 def lost_at_recall(ways: str, kind: str, run: str = ENGINES, data: str = "") -> list[Line]:
     """The lost figures of a part of the kind `equal`."""
-    named = [data] if data else []
-    chosen = [one for one in engines(int(ways), run, *named) if one.library == (kind == "libraries")]
+    chosen = [one for one in engines(int(ways), run, data) if one.library == (kind == "libraries")]
     [ours] = [one for one in chosen if one.name.startswith("Pagehop")]
     calls = "" if ways == "1" else ", 100 a call"
     found = []
@@ -102,7 +101,7 @@ def lost_at_recall(ways: str, kind: str, run: str = ENGINES, data: str = "") -> 
         if not others:
             continue
         best = max(others, key=lambda one: one.qps[target])
-        what, at = ", ".join(["queries/s", *named, kind]) + calls, f"recall@10 {target:g}"
+        what, at = ", ".join(filter(None, ["queries/s", data, kind])) + calls, f"recall@10 {target:g}"
         other = f"{best.name} {number(best.qps[target])}"
         interval = over(ours, best, target)
         if interval is None:

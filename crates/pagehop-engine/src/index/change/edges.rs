@@ -170,7 +170,7 @@ impl Edges {
         // Edges that stay keep their places. Two are written again: a stale edge to a chosen node,
         // and an edge that becomes an anchor.
         let mut kept = Vec::new();
-        let mut stays = |link: &Link| {
+        let stays = |link: &Link| {
             let becomes_anchor = anchor == Some(link.node) && !link.anchor;
             let stays = chosen.contains(&link.node)
                 && around.is_current(link)
@@ -180,7 +180,7 @@ impl Edges {
             kept.extend(stays.then_some(link.node));
             stays
         };
-        let stays: Vec<bool> = around.links().iter().map(&mut stays).collect();
+        let stays: Vec<bool> = around.links().iter().map(stays).collect();
         let mut fresh = Vec::new();
         for id in chosen.iter().filter(|id| !kept.contains(id)) {
             let target = match extras {
