@@ -30,6 +30,9 @@ pub(super) type Origin = [u8; 2];
 const LISTED_AT: usize = 1;
 const NEXT_AT: usize = 4;
 
+/// Most bits of an edge code in a default layout.
+const EDGE_BITS_MAX: usize = 1536;
+
 /// Commit numbers are stored in six bytes.
 pub(crate) const COMMIT_END: u64 = 1 << 48;
 
@@ -138,11 +141,10 @@ impl NodeLayout {
         [start..start + NODE_HEADER_BYTES, start + self.hi_start()..start + self.lo_start()]
     }
 
-    /// The default layout for a dimension, by the size rule of `docs/decisions/0005-layout.md`: all
-    /// bytes counted, no larger than a 4-byte-float HNSW index with 32 links per node from 512
-    /// dimensions up, 1.4 times that below, and what 24 edges of 2 bits need from 65 to 128. Where
-    /// `words`, a column's value or the place of a record each, do not fit into what is left of a
-    /// page, nodes have fewer edges.
+    /// The default layout for a dimension, as decided in `docs/decisions/0005-layout.md`: at least
+    /// 24 edges, and as many nodes on a page as its size rule asks for, or as fit then. Edges have
+    /// codes of all dimensions if these fit, or else of at least five sixths of them. Each of
+    /// `words` is a column's value or the place of a record.
     pub(crate) fn choose(inner_dim: usize, words: usize) -> Self {
         let column_bytes = row_bytes(words);
         let dims = match inner_dim % 64 {
@@ -150,19 +152,21 @@ impl NodeLayout {
             1..8 if inner_dim > 64 => inner_dim / 64 * 64,
             _ => inner_dim,
         };
-        let budget = size_budget(inner_dim);
-        let fewest = PAGE_BYTES.div_ceil(budget).max(1);
-        // Below about 160 dimensions one bit ranks too poorly: there more bits beat more edges.
-        let preference: &[(usize, usize)] = if dims <= 160 {
-            &[(32, 4), (24, 4), (32, 2), (24, 2), (16, 4), (16, 2), (16, 1)]
-        } else {
-            &[(32, 2), (24, 2), (32, 1), (24, 1), (16, 1)]
+        // Edges and bits, the best first. Up to about 160 dimensions one bit ranks too poorly: there
+        // more bits beat more edges.
+        let preference: &[(usize, usize)] = match dims {
+            ..=160 => &[(32, 4), (24, 4), (32, 2), (24, 2)],
+            _ => &[(32, 2), (24, 2), (40, 1), (32, 1), (24, 1)],
         };
-        for nodes_per_page in (1..=fewest.min(64)).rev() {
-            for &(degree, bits) in preference {
-                let edge = EdgeShape { dims, bits };
+        let all = preference.iter().map(|&(degree, bits)| (degree, EdgeShape { dims, bits }));
+        let (degree, bits) = preference[preference.len() - 1];
+        let some = (dims.div_ceil(6) * 5..dims).rev().filter(|dims| dims.is_multiple_of(64));
+        let some = some.map(|dims| (degree, EdgeShape { dims, bits }));
+        let shapes: Vec<(usize, EdgeShape)> = all.chain(some).collect();
+        for nodes_per_page in (1..=PAGE_BYTES.div_ceil(size_budget(inner_dim)).min(64)).rev() {
+            for &(degree, edge) in &shapes {
                 let fits = |nodes_per_page| Self { inner_dim, degree, edge, nodes_per_page, column_bytes };
-                if bits * dims <= 1536 && fits(nodes_per_page).is_valid() {
+                if edge.bits * edge.dims <= EDGE_BITS_MAX && fits(nodes_per_page).is_valid() {
                     let most = (nodes_per_page..).take_while(|n| fits(*n).is_valid()).last();
                     return fits(most.expect("this many fit"));
                 }
@@ -188,18 +192,14 @@ impl NodeLayout {
     }
 }
 
-/// Bytes per row that the default layout may take.
+/// Bytes per row that the default layout may take if 24 edges fit: no more than a 4-byte-float HNSW
+/// index with 32 links per node from 512 dimensions up, 1.4 times that below.
 fn size_budget(dim: usize) -> usize {
     // Vector, tuple headers, ten row pointers, 32 links and the share of upper levels; then whole
     // tuples on pages of 8 KiB.
     let tuples = 4 * dim + 300;
     let parity = PAGE_BYTES / (PAGE_BYTES / tuples).max(1);
-    match dim {
-        512.. => parity,
-        // There 24 edges of 2 bits need a sixth of a page.
-        65..=128 => PAGE_BYTES.div_ceil(6),
-        _ => parity * 14 / 10,
-    }
+    if dim >= 512 { parity } else { parity * 14 / 10 }
 }
 
 #[cfg(test)]
@@ -207,14 +207,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_dimension_has_a_layout_within_its_size() {
+    fn every_dimension_has_a_layout_with_enough_edges() {
         for dim in INNER_DIM_MIN..=DIM_MAX {
-            for words in [0, 1, COLUMNS_MAX, COLUMNS_MAX + 1] {
+            for words in 0..=COLUMNS_MAX + 1 {
                 let layout = NodeLayout::choose(dim, words);
                 assert!(layout.is_valid(), "{layout:?}");
-                let bytes = PAGE_BYTES / layout.nodes_per_page;
-                assert!(bytes <= size_budget(dim), "{layout:?}: {bytes} bytes a node");
+                assert!(layout.degree >= 24 || dim > 3200, "{layout:?}");
+                assert!(layout.edge.bits >= 2 || dim > 160, "{layout:?}");
+                assert!(6 * layout.edge.dims >= 5 * dim || layout.nodes_per_page == 1, "{layout:?}");
             }
         }
+    }
+
+    #[test]
+    fn most_dimensions_have_a_layout_within_the_size_rule() {
+        let is_larger = |dim: &usize| PAGE_BYTES / NodeLayout::choose(*dim, 0).nodes_per_page > size_budget(*dim);
+        let larger: Vec<usize> = (INNER_DIM_MIN..=DIM_MAX).filter(is_larger).collect();
+        let ranges: Vec<_> =
+            larger.chunk_by(|a, b| a + 1 == *b).map(|some| (some[0], some[some.len() - 1])).collect();
+        assert_eq!(ranges, [(64, 160), (535, 607), (919, 949)]);
     }
 }

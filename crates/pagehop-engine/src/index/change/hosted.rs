@@ -234,14 +234,15 @@ impl<W: PagesMut> Change<'_, W> {
         Ok(found.nodes.into_iter().take(NEAREST_TRIED).map(|(_, node)| node).collect())
     }
 
-    /// Gives `row_id` to a node that the walk visited.
+    /// Gives `row_id` to a node that the walk visited, or to a duplicate of it: of the tree of
+    /// duplicates, those on one way down and beside it are tried.
     fn join(&mut self, row_id: u64, encoded: &EncodedRow, is_known: bool) -> Result<bool, Error> {
         let mut tried: Vec<NodeId> = self.graph.near().nearest().take(NEAREST_TRIED).collect();
         let way = insert::way_to_duplicates(&self.graph, row_id, encoded)?;
-        if let Some(last) = way.last() {
-            tried.extend(anchors::duplicates_below(&self.graph, *last, &encoded.target(NodeId::MAX, 0))?);
+        for node in &way {
+            tried.extend(anchors::duplicates_below(&self.graph, *node, &encoded.target(NodeId::MAX, 0))?);
         }
-        tried.extend(way);
+        tried.extend(way.first());
         self.join_one(row_id, encoded, is_known, tried)
     }
 
