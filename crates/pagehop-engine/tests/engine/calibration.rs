@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
+use crate::calibration_cost::{fixed, hops_of_list};
 use crate::support;
 use crate::support::{Rows, embeddings, index, no_progress, recall, truth};
 use pagehop_engine::{
@@ -28,7 +29,7 @@ fn calibrated_index(rows: &Rows, metric: Metric) -> Index<MemPages> {
     Index::open(pages).unwrap()
 }
 
-fn calibrated(index: &Index<MemPages>) -> Calibration {
+pub fn calibrated(index: &Index<MemPages>) -> Calibration {
     index.calibrate(None, 2, &mut no_progress()).unwrap().expect("there are enough rows")
 }
 
@@ -53,54 +54,13 @@ fn unseen_queries_reach_the_requested_recall() {
             assert!((found - f64::from(wanted)).abs() < room, "{metric:?} {wanted}: {found}");
             assert!(own.hops >= before, "settings for more recall must not be cheaper");
             before = own.hops;
-            // The shortest fixed list with the same recall.
-            let fixed =
-                |list| SearchOptions { search_list: list, slack: f32::INFINITY, ..SearchOptions::default() };
-            let audit = |list| index.recall(10, 600, None, &fixed(list), 2, &mut no_progress()).unwrap();
-            let (mut short, mut long) = (9, 256);
-            while long - short > 1 {
-                let middle = (short + long) / 2;
-                if audit(middle).recall < own.recall { short = middle } else { long = middle }
-            }
-            let plain = audit(long);
-            println!("{} hops, {} with a fixed list", own.hops, plain.hops);
             // Under the inner product, the slack saves hops on real vectors, but not on these.
             let more = if metric == Metric::InnerProduct { 1.2 } else { 1.02 };
-            assert!(
-                own.hops < more * plain.hops,
-                "{metric:?} {wanted}: {} hops, {} with a fixed list",
-                own.hops,
-                plain.hops
-            );
+            let plain = hops_of_list(own.recall, |list| {
+                index.recall(10, 600, None, &fixed(list), 2, &mut no_progress()).unwrap()
+            });
+            assert!(own.hops < more * plain, "{metric:?} {wanted}: {} hops, {plain} with a list", own.hops);
         }
-    }
-}
-
-#[test]
-fn settings_for_recalls_that_short_lists_do_not_reach_are_cheap_too() {
-    // Noise without clusters: with a list of 400 and any slack, recall stays below 0.98.
-    let mut noise = support::Noise(5);
-    let mut vectors = |count| (0..count * DIM).map(|_| noise.gauss()).collect::<Vec<f32>>();
-    let (rows, queries) = (Rows::new(DIM, vectors(8000)), vectors(200));
-    let index = index(&rows, Metric::L2);
-    let calibration = calibrated(&index);
-    let measure =
-        |options: &SearchOptions| index.recall(10, 0, Some(&queries), options, 2, &mut no_progress()).unwrap();
-    let of = |search_list, slack| SearchOptions { search_list, slack, ..SearchOptions::default() };
-    assert!(measure(&of(400, f32::INFINITY)).recall < 0.98);
-    for wanted in [0.98, 0.99] {
-        let options = calibration.plan(10, wanted).options.unwrap();
-        let own = measure(&options);
-        println!("{wanted}: {options:?}, {own:?}");
-        assert!((own.recall - wanted).abs() < 0.01, "{wanted}: {own:?}");
-        // A long list is not expanded to its end: its slack is one that short lists have too.
-        assert!(options.search_list > 400 && options.slack < 0.56, "{wanted}: {options:?}");
-        let pairs =
-            [500, 700, 1000, 1400].into_iter().flat_map(|list| [0.3, 0.4, 0.5].map(|slack| of(list, slack)));
-        let others: Vec<_> =
-            pairs.map(|options| measure(&options)).filter(|one| one.recall >= own.recall).collect();
-        let fewest = others.iter().map(|one| one.hops).fold(f32::INFINITY, f32::min);
-        assert!(own.hops < 1.1 * fewest, "{wanted}: {own:?}, another setting takes {fewest} hops");
     }
 }
 

@@ -4,6 +4,7 @@
 mod beside;
 mod bounds;
 mod calibration;
+mod calibration_cost;
 mod changes;
 mod churn;
 mod commits;

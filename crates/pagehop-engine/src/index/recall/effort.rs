@@ -31,9 +31,9 @@ use crate::page::{Pages, Reader, with_reader};
 use crate::{Error, SearchOptions, Stats, threads};
 
 /// The stages: the length of the longest list as a multiple of the default list (or of 2k), and the
-/// slacks that are tried. Those of the second begin with those of the first.
-const LADDER: [(usize, &[f32]); STAGES] =
-    [(4, SLACKS.split_at(SLACKS.len() - 3).0), (16, &SLACKS), (LISTS_MAX, &[ANY])];
+/// slacks that are tried. Where clusters differ much in width, no finite slack is the cheapest, so
+/// the first stage has all slacks.
+const LADDER: [(usize, &[f32]); STAGES] = [(4, &SLACKS), (16, &SLACKS), (LISTS_MAX, &[ANY])];
 /// Small slacks matter under the inner product: its distances differ little if rows are much
 /// shorter than the longest row.
 const SLACKS: [f32; 24] = [
