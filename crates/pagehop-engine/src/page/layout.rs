@@ -32,6 +32,8 @@ const NEXT_AT: usize = 4;
 
 /// Most bits of an edge code in a default layout.
 const EDGE_BITS_MAX: usize = 1536;
+/// Fewest dimensions of an edge code of which some are left out for more edges.
+const DIMS_MANY: usize = 1024;
 
 /// Commit numbers are stored in six bytes.
 pub(crate) const COMMIT_END: u64 = 1 << 48;
@@ -142,8 +144,7 @@ impl NodeLayout {
     }
 
     /// The default layout for a dimension, as decided in `docs/decisions/0005-layout.md`: at least
-    /// 24 edges, and as many nodes on a page as its size rule asks for, or as fit then. Edges have
-    /// codes of all dimensions if these fit, or else of at least five sixths of them. Each of
+    /// 24 edges, and as many nodes on a page as its size rule asks for, or as fit then. Each of
     /// `words` is a column's value or the place of a record.
     pub(crate) fn choose(inner_dim: usize, words: usize) -> Self {
         let column_bytes = row_bytes(words);
@@ -152,19 +153,9 @@ impl NodeLayout {
             1..8 if inner_dim > 64 => inner_dim / 64 * 64,
             _ => inner_dim,
         };
-        // Edges and bits, the best first. Up to about 160 dimensions one bit ranks too poorly: there
-        // more bits beat more edges.
-        let preference: &[(usize, usize)] = match dims {
-            ..=160 => &[(32, 4), (24, 4), (32, 2), (24, 2)],
-            _ => &[(32, 2), (24, 2), (40, 1), (32, 1), (24, 1)],
-        };
-        let all = preference.iter().map(|&(degree, bits)| (degree, EdgeShape { dims, bits }));
-        let (degree, bits) = preference[preference.len() - 1];
-        let some = (dims.div_ceil(6) * 5..dims).rev().filter(|dims| dims.is_multiple_of(64));
-        let some = some.map(|dims| (degree, EdgeShape { dims, bits }));
-        let shapes: Vec<(usize, EdgeShape)> = all.chain(some).collect();
+        let edges = edges(dims);
         for nodes_per_page in (1..=PAGE_BYTES.div_ceil(size_budget(inner_dim)).min(64)).rev() {
-            for &(degree, edge) in &shapes {
+            for &(degree, edge) in &edges {
                 let fits = |nodes_per_page| Self { inner_dim, degree, edge, nodes_per_page, column_bytes };
                 if edge.bits * edge.dims <= EDGE_BITS_MAX && fits(nodes_per_page).is_valid() {
                     let most = (nodes_per_page..).take_while(|n| fits(*n).is_valid()).last();
@@ -190,6 +181,23 @@ impl NodeLayout {
         let words = (1..=words_max).rev().find(|words| fits(degree, *words).is_valid());
         fits(degree, words.expect("4096 dimensions leave room for 16 edges"))
     }
+}
+
+/// The numbers and the shapes of a node's edges, the best first, for edges of `dims` dimensions.
+/// Where these do not fit, edges have at least five sixths of them.
+fn edges(dims: usize) -> Vec<(usize, EdgeShape)> {
+    let full = |(degree, bits)| (degree, EdgeShape { dims, bits });
+    let shorter = (dims.div_ceil(6) * 5..dims).rev().filter(|dims| dims.is_multiple_of(64));
+    let with = |degree, bits| move |dims| (degree, EdgeShape { dims, bits });
+    // Up to about 160 dimensions one bit ranks too poorly: there more bits beat more edges.
+    if dims <= 160 {
+        let all = [(32, 4), (24, 4), (32, 2), (24, 2)].map(full);
+        return all.into_iter().chain(shorter.map(with(24, 2))).collect();
+    }
+    // Codes of many dimensions rank well: there more edges beat more dimensions.
+    let more = shorter.clone().filter(|dims| *dims >= DIMS_MANY).map(with(32, 1));
+    let all = [(32, 2), (24, 2), (40, 1), (32, 1)].map(full).into_iter();
+    all.chain(more).chain([full((24, 1))]).chain(shorter.map(with(24, 1))).collect()
 }
 
 /// Bytes per row that the default layout may take if 24 edges fit: no more than a 4-byte-float HNSW
