@@ -148,7 +148,7 @@ def test_statements_within_a_statement_see_its_rows(loaded: tuple[psycopg.Connec
         CREATE FUNCTION look(what text, query vector) RETURNS int LANGUAGE plpgsql VOLATILE AS $$
         DECLARE one int; other int;
         BEGIN
-            SET LOCAL enable_seqscan = off;
+            SET LOCAL enable_seqscan = off; SET LOCAL pagehop.recall = 0.999;
             SELECT id INTO one FROM items ORDER BY embedding <-> query LIMIT 1;
             SET LOCAL enable_seqscan = on; SET LOCAL enable_indexscan = off;
             SELECT id INTO other FROM items ORDER BY embedding <-> query, id LIMIT 1;
