@@ -76,8 +76,8 @@ fn postings_are_gathered_within_the_limit() {
         assert_eq!(found, ROWS / 4 * 3, "with a limit of {limit}; at most {most} bytes");
     }
     println!("{most:?} bytes at most");
-    // A buffer that grows doubles, and exists twice for a moment. If the postings were read once more
-    // with their candidates in memory, the peak would be 2.4 times the limit or more.
+    // A buffer that grows doubles, and exists twice for a moment. If the postings were read once
+    // more with their candidates in memory, the peak would be 2.4 times the limit or more.
     assert!(10 * most[0] < 22 * LIMIT, "{} bytes for a limit of {LIMIT}", most[0]);
     assert!(most[1] > 4 * LIMIT, "{} bytes without a limit", most[1]);
 }
