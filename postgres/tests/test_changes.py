@@ -57,16 +57,17 @@ def test_a_row_of_unchanged_vector_takes_no_more_room(connect: Connect) -> None:
     run(connection, "CREATE INDEX ON items (note)")
     run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
     fill(connection, vectors(1000, seed=1))
+    run(connection, "SET pagehop.recall = 0.99")
     before = number(connection, "SELECT pg_relation_size('items_embedding')")
     found = recall(connection)
-    assert found > 0.95
+    assert found > 0.97
     for version in range(2):
         run(connection, f"UPDATE items SET note = 'version {version}'")
         # The pending list stays this long: it has room for as many versions as there are rows.
         assert number(connection, "SELECT pg_relation_size('items_embedding')") == before + 2 * 8192
         assert recall(connection) == found
     run(connection, "VACUUM items")
-    assert recall(connection) > 0.95
+    assert recall(connection) > 0.97
 
 
 def test_many_versions_of_a_row_make_no_new_node(connect: Connect) -> None:

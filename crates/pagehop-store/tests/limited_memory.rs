@@ -18,7 +18,7 @@ static ALLOCATOR: Counted = Counted::new();
 
 const DIM: usize = 16;
 const ROWS: u64 = 40_000;
-const LIMIT: usize = 300_000;
+const LIMIT: usize = 600_000;
 
 /// Rows with a column whose values are 0 to 3.
 struct Rows {
@@ -76,8 +76,8 @@ fn postings_are_gathered_within_the_limit() {
         assert_eq!(found, ROWS / 4 * 3, "with a limit of {limit}; at most {most} bytes");
     }
     println!("{most:?} bytes at most");
-    // A buffer that grows doubles, and exists twice for a moment. If the postings were read once
-    // more with their candidates in memory, the peak would be 2.4 times the limit or more.
-    assert!(10 * most[0] < 22 * LIMIT, "{} bytes for a limit of {LIMIT}", most[0]);
+    // A buffer that grows doubles, and exists twice for a moment. With a limit just above a
+    // doubling the peak is up to 2.6 times the limit.
+    assert!(most[0] < 2 * LIMIT, "{} bytes for a limit of {LIMIT}", most[0]);
     assert!(most[1] > 4 * LIMIT, "{} bytes without a limit", most[1]);
 }

@@ -229,10 +229,13 @@ mod tests {
 
     #[test]
     fn most_dimensions_have_a_layout_within_the_size_rule() {
-        let is_larger = |dim: &usize| PAGE_BYTES / NodeLayout::choose(*dim, 0).nodes_per_page > size_budget(*dim);
-        let larger: Vec<usize> = (INNER_DIM_MIN..=DIM_MAX).filter(is_larger).collect();
-        let ranges: Vec<_> =
-            larger.chunk_by(|a, b| a + 1 == *b).map(|some| (some[0], some[some.len() - 1])).collect();
-        assert_eq!(ranges, [(64, 160), (535, 607), (919, 949)]);
+        let larger = |words: usize| -> Vec<(usize, usize)> {
+            let bytes = |dim| PAGE_BYTES / NodeLayout::choose(dim, words).nodes_per_page;
+            let dims: Vec<usize> =
+                (INNER_DIM_MIN..=DIM_MAX).filter(|dim| bytes(*dim) > size_budget(*dim)).collect();
+            dims.chunk_by(|a, b| a + 1 == *b).map(|some| (some[0], some[some.len() - 1])).collect()
+        };
+        assert_eq!(larger(0), [(64, 160), (535, 607), (919, 949)]);
+        assert_eq!(larger(COLUMNS_MAX + 1), [(64, 160), (535, 607), (881, 949)]);
     }
 }

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use crate::calibration_cost::{fixed, hops_of_list};
 use crate::support;
-use crate::support::{Rows, embeddings, index, no_progress, recall, truth};
+use crate::support::{Rows, calibrated, embeddings, index, no_progress, recall, truth};
 use pagehop_engine::{
     Batch, CALIBRATED_ROWS_MIN, CALIBRATION_QUERIES_MAX, CALIBRATION_QUERIES_MIN, Calibration, Effort, Error,
     Index, Metric, RECALL_DEFAULT, Reach, SEARCH_LIST_MAX, SearchOptions, SearchResult, calibrate_within,
@@ -27,10 +27,6 @@ fn calibrated_index(rows: &Rows, metric: Metric) -> Index<MemPages> {
     change.finish().unwrap();
     drop(writer);
     Index::open(pages).unwrap()
-}
-
-pub fn calibrated(index: &Index<MemPages>) -> Calibration {
-    index.calibrate(None, 2, &mut no_progress()).unwrap().expect("there are enough rows")
 }
 
 #[test]

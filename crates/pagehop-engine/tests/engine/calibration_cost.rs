@@ -1,8 +1,7 @@
 //! What searches with calibrated settings cost, compared with other settings that find as much.
 
-use crate::calibration::calibrated;
 use crate::support;
-use crate::support::{Rows, index, no_progress};
+use crate::support::{Rows, calibrated, index, no_progress};
 use pagehop_engine::{Metric, RecallReport, SearchOptions};
 
 const DIM: usize = 48;

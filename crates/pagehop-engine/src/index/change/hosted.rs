@@ -11,7 +11,7 @@ use super::explorer::{Explorer, WalkExtent};
 use super::graph_pages::GraphReader;
 use super::insert::{self, INSERT_LIST};
 use super::pending::PendingPlace;
-use super::{Change, anchors, pending, post, rows, spare, sweep, training};
+use super::{Change, pending, post, rows, spare, sweep, training};
 use crate::columns::{Column, ColumnRows, Value};
 use crate::ids::NodeId;
 use crate::index::model::Model;
@@ -238,11 +238,7 @@ impl<W: PagesMut> Change<'_, W> {
     /// duplicates, those on one way down and beside it are tried.
     fn join(&mut self, row_id: u64, encoded: &EncodedRow, is_known: bool) -> Result<bool, Error> {
         let mut tried: Vec<NodeId> = self.graph.near().nearest().take(NEAREST_TRIED).collect();
-        let way = insert::way_to_duplicates(&self.graph, row_id, encoded)?;
-        for node in &way {
-            tried.extend(anchors::duplicates_below(&self.graph, *node, &encoded.target(NodeId::MAX, 0))?);
-        }
-        tried.extend(way.first());
+        tried.extend(insert::way_to_duplicates(&self.graph, row_id, encoded)?.seen);
         self.join_one(row_id, encoded, is_known, tried)
     }
 

@@ -66,8 +66,8 @@ pub(super) fn insert_here<W: PagesMut>(
     row_id: u64,
     encoded: &EncodedRow,
 ) -> Result<NodeId, Error> {
-    if let Some(parent) = way_to_duplicates(graph, row_id, encoded)?.last() {
-        return insert_below(graph, *parent, row_id, encoded);
+    if let Some(parent) = way_to_duplicates(graph, row_id, encoded)?.parent {
+        return insert_below(graph, parent, row_id, encoded);
     }
     let targets = chosen(graph, edges_first(graph.meta().layout.degree), encoded)?;
     if targets.is_empty() {
@@ -150,27 +150,35 @@ fn place_and_post<W: PagesMut>(
     }
 }
 
-/// A visited node that is equal to the row, and the nodes on a way down from it to one that can
-/// take another duplicate below it. Each row takes another way, so that duplicates form a tree
-/// and not a chain.
+/// Nodes of a tree of duplicates, which are equal to a row.
+#[derive(Default)]
+pub(super) struct Duplicates {
+    /// The one that can take another duplicate below it, if there are any.
+    pub(super) parent: Option<NodeId>,
+    /// Those on the way down to it, and beside that way.
+    pub(super) seen: Vec<NodeId>,
+}
+
+/// Follows a way down from a visited node that is equal to the row. Each row takes another way, so
+/// that duplicates form a tree and not a chain.
 pub(super) fn way_to_duplicates<W: PagesMut>(
     graph: &Graph<'_, W>,
     row_id: u64,
     encoded: &EncodedRow,
-) -> Result<Vec<NodeId>, Error> {
-    let Some(mut at) = graph.near().equal_to(encoded.own, &encoded.hi) else { return Ok(Vec::new()) };
+) -> Result<Duplicates, Error> {
+    let Some(mut at) = graph.near().equal_to(encoded.own, &encoded.hi) else { return Ok(Duplicates::default()) };
     let target = encoded.target(NodeId::MAX, 0);
-    let (mut nodes, mut way) = (vec![at], row_id);
-    while nodes.len() < WAY_DOWN_MAX {
+    let (mut seen, mut way) = (vec![at], row_id);
+    for _ in 0..WAY_DOWN_MAX {
         let below = anchors::duplicates_below(graph, at, &target)?;
+        seen.extend(&below);
         if below.len() < DUPLICATE_CHILDREN {
             break;
         }
         way = next_way(way);
         at = below[way as usize % below.len()];
-        nodes.push(at);
     }
-    Ok(nodes)
+    Ok(Duplicates { parent: Some(at), seen })
 }
 
 /// Writes a row below `parent`, which is equal to it, with copies of its edges: they were chosen

@@ -5,8 +5,8 @@
 //! and slack that reach a recall in nearly the fewest hops, the one with the longest list is
 //! stored.
 //!
-//! If the longest search misses neighbors, it is repeated with a longer list and more slack. That
-//! is only needed for the samples that missed some: the others find no less. A few samples measure
+//! If the longest search misses neighbors, it is repeated with a longer list. That is only needed
+//! for the samples that missed some: the others find no less. A few samples measure
 //! the hops, and are always searched for again. The last stage, for recalls that are nearly out of
 //! reach, measures no hops. It stores the shortest list that reaches the recall.
 //!
@@ -232,12 +232,7 @@ impl Sought<'_> {
             true_ones: if self.is_known { stage.ks.iter().map(true_ones).collect() } else { Vec::new() },
             own: stage.ks.iter().zip(&self.confirmed).map(own).collect(),
         };
-        // Later stages have longer lists and more slack than the longest with the largest finite
-        // slack.
-        let within = stage.slacks.iter().rposition(|slack| slack.is_finite());
-        let within = within.map_or(usize::MAX, |slack| self.outcome.hops(stage.lists.len() - 1, slack));
-        let is_all =
-            |(steps, wanted): (&Vec<usize>, usize)| steps.iter().filter(|step| **step <= within).count() == wanted;
+        let is_all = |(steps, wanted): (&Vec<usize>, usize)| steps.len() == wanted;
         self.is_complete = if self.is_known {
             self.outcome.true_ones.iter().zip(stage.ks.iter().map(|k| self.sample.wanted(*k))).all(is_all)
         } else {

@@ -7,8 +7,8 @@ pub mod spilling;
 use std::ops::ControlFlow;
 
 use pagehop_engine::{
-    BuildOptions, Change, ColumnRows, EachChunk, Error, Index, Metric, SearchOptions, VacuumReport, VectorSource,
-    build,
+    BuildOptions, Calibration, Change, ColumnRows, EachChunk, Error, Index, Metric, SearchOptions, VacuumReport,
+    VectorSource, build,
 };
 use pagehop_sim::{MemPages, MemWriter};
 
@@ -138,6 +138,11 @@ pub fn built(rows: &Rows, options: &BuildOptions) -> Result<MemPages, Error> {
 
 pub fn index(rows: &Rows, metric: Metric) -> Index<MemPages> {
     Index::open(built(rows, &options(metric)).unwrap()).unwrap()
+}
+
+/// A calibration by rows of the index, which is not stored.
+pub fn calibrated(index: &Index<MemPages>) -> Calibration {
+    index.calibrate(None, 2, &mut no_progress()).unwrap().expect("there are enough rows")
 }
 
 /// Runs one transaction on an index whose row ids are given by the user.
