@@ -6,17 +6,17 @@
 //! stored.
 //!
 //! If the longest search misses neighbors, it is repeated with a longer list. That is only needed
-//! for the samples that missed some: the others find no less. A few samples measure
-//! the hops, and are always searched for again. The last stage, for recalls that are nearly out of
-//! reach, measures no hops. It stores the shortest list that reaches the recall.
+//! for the samples that missed some: the others find no less. Some samples measure the hops: each
+//! stage searches for them to the end. The last stage, for recalls that are nearly out of reach,
+//! measures no hops. It stores the shortest list that reaches the recall.
 //!
 //! Recalls far below 1 vary much between queries: to know 0.9 within 0.005 takes thousands of
 //! queries, whose exact answers would cost more than the build. So most samples are judged by
-//! self-agreement: the rows that their own longest search found count as the truth, together with
-//! those of a search that began at the neighbors of the query's row. The first may end in another
-//! region; the second begins where the answer is. Both together miss little. How much, for each
-//! pair of settings, is measured on the samples with exact answers, and subtracted (double
-//! sampling, Neyman 1938).
+//! self-agreement. A search that begins at the neighbors of the query's row begins where the answer
+//! is. The rows that it found count as the truth, together with those that the longest search found
+//! until it had found as many: it then ends. Both together miss little. How much, for each pair of
+//! settings, is measured on the samples with exact answers, and subtracted (double sampling, Neyman
+//! 1938).
 
 use std::ops::ControlFlow;
 
@@ -42,8 +42,8 @@ const SLACKS: [f32; 24] = [
 ];
 /// The slack of a search that expands its whole list.
 const ANY: f32 = f32::INFINITY;
-/// Most samples that measure the hops of the second stage.
-const SAMPLES_FOR_HOPS: usize = 128;
+/// Most samples that measure the hops of the first and of the second stage.
+const SAMPLES_FOR_HOPS: [usize; 2] = [512, 128];
 /// Largest number of stages.
 pub(crate) const STAGES: usize = 3;
 /// Ratio between consecutive list lengths that are tried.
@@ -74,8 +74,7 @@ struct Sought<'s> {
     is_known: bool,
     /// Whether a search found all of the answer, exact or confirmed.
     is_complete: bool,
-    /// For each k, the farthest distance and the number of the nearest rows that the first search
-    /// and the one from the neighbors of the query's row found.
+    /// For each k, the farthest distance and the number of the rows that count as the truth.
     confirmed: Vec<(f32, usize)>,
     outcome: Outcome,
 }
@@ -124,8 +123,8 @@ impl<P: Pages> EffortMeasurement<'_, P> {
         };
         let known = samples.iter().map(|sample| sought(sample, true));
         let mut all: Vec<Sought<'_>> = known.chain(more.iter().map(|sample| sought(sample, false))).collect();
-        let some = (samples.len() / 4).clamp(SAMPLES_MIN, SAMPLES_FOR_HOPS);
-        let timed = [all.len(), some.min(all.len()), 0];
+        let some = |share: usize, most| (samples.len() / share).clamp(SAMPLES_MIN, most).min(all.len());
+        let timed = [some(1, SAMPLES_FOR_HOPS[0]), some(4, SAMPLES_FOR_HOPS[1]), 0];
         for (at, (times, slacks)) in LADDER.iter().enumerate() {
             let longest_before = at.checked_sub(1).map(|before| longest(ks, LADDER[before].0));
             let lists = lists(longest_before.unwrap_or(ks[0].max(LIST_MIN)), longest(ks, *times));
@@ -153,15 +152,17 @@ impl<P: Pages> EffortMeasurement<'_, P> {
         stage: &Stage<'_>,
         go_on: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        let length = all.len().div_ceil(self.threads).max(1);
-        threads::each(all.chunks_mut(length).enumerate(), go_on, |(part, some), look| {
+        // The first samples cost the most, so each thread gets its share of them.
+        let mut parts: Vec<Vec<(usize, &mut Sought<'_>)>> = (0..self.threads).map(|_| Vec::new()).collect();
+        all.iter_mut().enumerate().for_each(|(at, sought)| parts[at % self.threads].push((at, sought)));
+        threads::each(parts, go_on, |part, look| {
             let (mut walk, mut trace) = (Walk::default(), Trace::default());
             with_reader(self.pages, |reader| {
-                for (at, sought) in some.iter_mut().enumerate() {
-                    if at % LOOK_SEARCHES == 0 {
-                        look(at as u64)?;
+                for (done, (at, sought)) in part.into_iter().enumerate() {
+                    if done % LOOK_SEARCHES == 0 {
+                        look(done as u64)?;
                     }
-                    let is_timed = part * length + at < stage.timed;
+                    let is_timed = at < stage.timed;
                     if is_timed || !sought.is_complete {
                         sought.search(self.state, reader, &mut walk, &mut trace, stage, is_timed)?;
                     } else {
@@ -212,17 +213,17 @@ impl Sought<'_> {
         let capacity = |list: &usize| list_capacity(stage.ks[0], &options(*list), state);
         let (k, longest) = (stage.ks[stage.ks.len() - 1], stage.lists[stage.lists.len() - 1]);
         walk.probe.prepare(&state.meta, &state.model, &self.sample.query)?;
-        walk.begin(state, capacity(&longest).max(k), k, state.meta.change.dead_rows == 0);
         walk.leave_out(self.sample.node, state, reader)?;
-        let goal = if self.is_known {
-            Some((self.sample.threshold(k), self.sample.wanted(k)))
-        } else {
-            self.confirmed.last().copied()
-        };
+        let is_first = self.confirmed.is_empty();
+        let near = if is_first { self.near(k, state, reader, walk, trace)? } else { Vec::new() };
+        // The k-th row, if there are as many.
+        let kth = if is_first { near.get(k - 1).map(|row| (row.0, k)) } else { self.confirmed.last().copied() };
+        let goal = if self.is_known { Some((self.sample.threshold(k), self.sample.wanted(k))) } else { kth };
+        walk.begin(state, capacity(&longest).max(k), k, state.meta.change.dead_rows == 0);
         trace.begin(goal.filter(|_| !to_the_end));
         walk.run(state, reader, &options(longest), trace, &mut Stats::default())?;
-        if self.confirmed.is_empty() {
-            self.confirm(state, reader, walk, stage.ks)?;
+        if is_first {
+            self.confirm(near, trace.rows_until(kth), stage.ks);
         }
         let true_ones = |k: &usize| trace.steps_to(self.sample.threshold(*k), self.sample.wanted(*k));
         let own = |(k, (farthest, _)): (&usize, &(f32, usize))| trace.steps_to(*farthest, *k);
@@ -242,37 +243,43 @@ impl Sought<'_> {
     }
 }
 
-/// Distances and ids of the rows that a walk found, nearest first.
-fn distances(walk: &Walk) -> Vec<(f32, u64)> {
-    walk.nearest.found.iter().map(|near| (near.distance, near.row_id)).collect()
-}
-
 impl Sought<'_> {
-    /// Adds the rows that the search of `walk` found, and those of a search that begins at the
-    /// neighbors of the sample's row, to the confirmed ones.
-    fn confirm<R: Reader>(
-        &mut self,
+    /// Distances and ids of the rows that a search from the neighbors of the sample's row visits,
+    /// nearest first. A query that is no row has none.
+    fn near<R: Reader>(
+        &self,
+        k: usize,
         state: &State,
         reader: &mut R,
         walk: &mut Walk,
-        ks: &[usize],
-    ) -> Result<(), Error> {
-        let k = ks[ks.len() - 1];
-        let mut near = distances(walk);
-        if self.sample.node.is_some() {
-            let options =
-                SearchOptions { search_list: NEAR_LIST.max(2 * k), slack: NEAR_SLACK, ..SearchOptions::default() };
-            walk.begin(state, list_capacity(k, &options, state), k, state.meta.change.dead_rows == 0);
-            walk.run_from_absent(state, reader, &options, &mut Trace::default(), &mut Stats::default())?;
-            near.extend(distances(walk));
-            near.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-            near.dedup();
+        trace: &mut Trace,
+    ) -> Result<Vec<(f32, u64)>, Error> {
+        if self.sample.node.is_none() {
+            return Ok(Vec::new());
         }
+        let options =
+            SearchOptions { search_list: NEAR_LIST.max(2 * k), slack: NEAR_SLACK, ..SearchOptions::default() };
+        walk.begin(state, list_capacity(k, &options, state), k, state.meta.change.dead_rows == 0);
+        trace.begin(None);
+        walk.run_from_absent(state, reader, &options, trace, &mut Stats::default())?;
+        Ok(nearest_first(trace.rows_until(None).collect()))
+    }
+
+    /// Takes the nearest of the rows of both searches as the truth.
+    fn confirm(&mut self, mut near: Vec<(f32, u64)>, others: impl Iterator<Item = (f32, u64)>, ks: &[usize]) {
+        near.extend(others);
+        let near = nearest_first(near);
         let farthest =
             |k: usize| near.get(k - 1).or(near.last()).map_or(f32::NEG_INFINITY, |(farthest, _)| *farthest);
         self.confirmed = ks.iter().map(|k| (farthest(*k), near.len().min(*k))).collect();
-        Ok(())
     }
+}
+
+/// Rows by distance and id, each once.
+fn nearest_first(mut rows: Vec<(f32, u64)>) -> Vec<(f32, u64)> {
+    rows.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    rows.dedup();
+    rows
 }
 
 impl Outcome {

@@ -53,6 +53,14 @@ impl Trace {
         self.steps.iter().position(|step| step.slack > slack).unwrap_or(self.steps.len())
     }
 
+    /// Distances and ids of the visited rows, in order; a row may occur twice. If there is a goal
+    /// like that of [`Trace::begin`], only until it is reached.
+    pub(crate) fn rows_until(&self, goal: Option<(f32, usize)>) -> impl Iterator<Item = (f32, u64)> + use<'_> {
+        let last = goal.and_then(|(farthest, count)| self.steps_to(farthest, count).get(count - 1).copied());
+        let rows = self.rows.iter().take_while(move |row| last.is_none_or(|last| row.2 <= last));
+        rows.map(|row| (row.0, row.1))
+    }
+
     /// The number of steps until the first, second, ... of up to `k` rows within `farthest` was
     /// visited.
     pub(crate) fn steps_to(&self, farthest: f32, k: usize) -> Vec<usize> {
