@@ -152,23 +152,28 @@ unsafe fn on_column(
 /// PostgreSQL's own planner nodes, of a condition that the operator family has.
 unsafe fn values_of(root: *mut pg_sys::PlannerInfo, clause: *mut pg_sys::Expr, family: pg_sys::Oid) -> f64 {
     // SAFETY: the caller passes the planner's nodes, and a node is of the type that its tag says.
-    // A comparison with an array has two arguments.
+    // An operator of an index has two arguments.
     unsafe {
-        let (operator, compared_with) = match (*clause).type_ {
+        let length = |args| pg_sys::estimate_array_length(root, elements::<pg_sys::Node>(args)[1]);
+        let (operator, args, values) = match (*clause).type_ {
             pg_sys::NodeTag::T_NullTest => {
                 let is_null = (*clause.cast::<pg_sys::NullTest>()).nulltesttype == pg_sys::NullTestType::IS_NULL;
                 return if is_null { 1.0 } else { f64::INFINITY };
             }
-            pg_sys::NodeTag::T_OpExpr => ((*clause.cast::<pg_sys::OpExpr>()).opno, 1.0),
+            pg_sys::NodeTag::T_OpExpr => {
+                let test = clause.cast::<pg_sys::OpExpr>();
+                ((*test).opno, (*test).args, 1.0)
+            }
             pg_sys::NodeTag::T_ScalarArrayOpExpr => {
                 let test = clause.cast::<pg_sys::ScalarArrayOpExpr>();
-                let array = elements::<pg_sys::Node>((*test).args)[1];
-                ((*test).opno, pg_sys::estimate_array_length(root, array))
+                ((*test).opno, (*test).args, length((*test).args))
             }
             _ => return f64::INFINITY,
         };
         match pg_sys::get_op_opfamily_strategy(operator, family) as u16 {
-            STRATEGY_EQUAL | STRATEGY_OVERLAPS | STRATEGY_CONTAINS => compared_with,
+            STRATEGY_EQUAL | STRATEGY_CONTAINS => values,
+            // A set of tags meets `tags && ARRAY[...]` by any of the array's values.
+            STRATEGY_OVERLAPS => length(args),
             _ => f64::INFINITY,
         }
     }
