@@ -56,7 +56,7 @@ def build(connection: psycopg.Connection, operators: str = "vector_l2_ops") -> N
     run(connection, f"CREATE INDEX items_embedding ON items USING pagehop (embedding {operators})")
 
 
-@pytest.mark.parametrize(("operators", "kind", "operator"), [KINDS[0], KINDS[1], KINDS[5]])
+@pytest.mark.parametrize(("operators", "kind", "operator"), [KINDS[0], KINDS[5]])
 def test_an_index_is_as_good_when_memory_is_not_enough(
     connect: Connect, operators: str, kind: str, operator: str
 ) -> None:

@@ -43,9 +43,12 @@ PHASES = [
     "calibrating: finding true neighbors",
     "calibrating: searching",
 ]
-# Least number of phases that a test must observe; it tries twice for each. On a busy machine, a
-# short phase may begin and end between two looks.
-SEEN_MIN = 5
+# `./dev test long` sets the number of kills, and tries all phases. Otherwise a cancel and the death
+# of a server have five phases each.
+CANCELED, DYING = (PHASES, PHASES) if "PAGEHOP_PG_KILLS" in os.environ else (PHASES[::3], PHASES[1::3])
+# Least share of these phases that a test must observe; it tries twice for each. On a busy machine,
+# a short phase may begin and end between two looks.
+SEEN_MIN = 1 / 3
 INDEX = "CREATE INDEX items_embedding ON items USING pagehop (embedding {})"
 
 
@@ -71,7 +74,7 @@ def put_aside(connection: psycopg.Connection, sql: str) -> int:
     return sum("temporary file" in line for line in said)
 
 
-@pytest.mark.parametrize(("operators", "kind", "operator"), [KINDS[0], KINDS[1], KINDS[5]])
+@pytest.mark.parametrize(("operators", "kind", "operator"), [KINDS[1], KINDS[5]])
 def test_an_index_of_rows_put_aside_is_as_good(connect: Connect, operators: str, kind: str, operator: str) -> None:
     connection = connect()
     scatter(connection, ROWS, kind)
@@ -182,7 +185,7 @@ def test_progress_and_a_cancel_in_every_phase(connect: Connect) -> None:
     least(connection)
     process = connection.info.backend_pid
     seen: set[str] = set()
-    for phase in 2 * PHASES:
+    for phase in 2 * CANCELED:
         if phase in seen:
             continue
         run(connection, "DROP INDEX IF EXISTS items_embedding")
@@ -197,7 +200,7 @@ def test_progress_and_a_cancel_in_every_phase(connect: Connect) -> None:
         assert [type(error) for error in failed] == [errors.QueryCanceled] * is_asked, (phase, failed)
         if is_asked:
             seen.add(phase)
-    assert len(seen) >= SEEN_MIN, seen
+    assert len(seen) >= SEEN_MIN * len(CANCELED), seen
     run(connection, "DROP INDEX IF EXISTS items_embedding")
     run(connection, INDEX.format("vector_l2_ops"))
     assert check(connection)["nodes"] == ROWS
@@ -211,7 +214,7 @@ def test_a_server_that_dies_in_any_phase_has_no_temporary_files_when_it_is_back(
         scatter(connection, ROWS)
         enough = least(connection)
     died: set[str] = set()
-    for at, phase in enumerate(2 * PHASES):
+    for at, phase in enumerate(2 * DYING):
         if phase in died:
             continue
         with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
@@ -236,7 +239,7 @@ def test_a_server_that_dies_in_any_phase_has_no_temporary_files_when_it_is_back(
             assert not list(Path(cluster.data, "base").glob("pgsql_tmp/*"))
             run(connection, "DROP INDEX IF EXISTS items_embedding")
             assert number(connection, "SELECT count(*) FROM items") == ROWS
-    assert len(died) >= SEEN_MIN, died
+    assert len(died) >= SEEN_MIN * len(DYING), died
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         run(connection, f"SET maintenance_work_mem = '{enough}MB'")
         run(connection, INDEX.format("vector_l2_ops"))

@@ -257,7 +257,7 @@ fn search_while_turning(schedules: impl Fn(usize, usize) -> Vec<(usize, usize, u
 #[test]
 fn a_filtered_search_is_of_the_commit_before_or_of_the_one_that_becomes_visible() {
     search_while_turning(|reads, changed| {
-        let begins = (0..reads).step_by(1 + reads / 150);
+        let begins = (0..reads).step_by(1 + reads / 50);
         begins
             .flat_map(|begins| {
                 [(begins, 1, usize::MAX), (begins, changed / 2 + 1, usize::MAX), (begins, usize::MAX, usize::MAX)]

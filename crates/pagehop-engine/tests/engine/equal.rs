@@ -361,8 +361,8 @@ fn vacuum_costs_the_same_per_row_when_nearly_all_are_dead() {
                 assert!(recall > 0.99, "{mode:?} {what}: {recall}");
                 set.looks
             };
-            let (few, many) = (cost(2000), cost(4000));
-            assert!(many * 2 < few * 5, "{mode:?}: {few} looks for 2,000 rows, {many} for 4,000");
+            let (few, many) = (cost(1000), cost(2000));
+            assert!(many * 2 < few * 5, "{mode:?}: {few} looks for 1,000 rows, {many} for 2,000");
         }
     }
 }

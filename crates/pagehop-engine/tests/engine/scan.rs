@@ -206,7 +206,8 @@ fn stopped_in(
         ControlFlow::Continue(())
     };
     work(&mut note).unwrap();
-    for stop in 0..done.len() {
+    // Many calls are stopped only at some.
+    for stop in (0..done.len()).step_by(done.len().div_ceil(4).max(1)) {
         let mut calls = 0;
         let stopped = work(&mut |progress| {
             calls += usize::from(progress.phase == phase);

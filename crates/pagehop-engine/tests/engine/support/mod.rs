@@ -110,11 +110,15 @@ pub fn embeddings(dim: usize, count: usize, seed: u64) -> Vec<f32> {
 
 /// The distance as the documentation of `Metric` defines it.
 pub fn distance(metric: Metric, a: &[f32], b: &[f32]) -> f64 {
-    let sum = |f: fn(f64, f64) -> f64| a.iter().zip(b).map(|(a, b)| f(f64::from(*a), f64::from(*b))).sum::<f64>();
+    let pairs = || a.iter().zip(b).map(|(a, b)| (f64::from(*a), f64::from(*b)));
+    let dot = || pairs().map(|(a, b)| a * b).sum::<f64>();
     match metric {
-        Metric::L2 => sum(|a, b| (a - b) * (a - b)),
-        Metric::InnerProduct => -sum(|a, b| a * b),
-        Metric::Cosine => 1.0 - sum(|a, b| a * b) / (sum(|a, _| a * a) * sum(|_, b| b * b)).sqrt(),
+        Metric::L2 => pairs().map(|(a, b)| (a - b) * (a - b)).sum(),
+        Metric::InnerProduct => -dot(),
+        Metric::Cosine => {
+            let (a_sq, b_sq) = pairs().fold((0.0, 0.0), |(a_sq, b_sq), (a, b)| (a_sq + a * a, b_sq + b * b));
+            1.0 - dot() / (a_sq * b_sq).sqrt()
+        }
     }
 }
 
@@ -122,8 +126,13 @@ pub fn distance(metric: Metric, a: &[f32], b: &[f32]) -> f64 {
 pub fn truth(rows: &Rows, metric: Metric, query: &[f32], k: usize) -> Vec<u64> {
     let mut all: Vec<(f64, u64)> =
         (0..rows.ids.len()).map(|i| (distance(metric, query, rows.row(i)), rows.ids[i])).collect();
-    all.sort_by(|a, b| a.partial_cmp(b).unwrap());
-    all.into_iter().take(k).map(|(_, id)| id).collect()
+    let order = |a: &(f64, u64), b: &(f64, u64)| a.partial_cmp(b).unwrap();
+    if k < all.len() {
+        all.select_nth_unstable_by(k, order);
+        all.truncate(k);
+    }
+    all.sort_by(order);
+    all.into_iter().map(|(_, id)| id).collect()
 }
 
 pub fn options(metric: Metric) -> BuildOptions {

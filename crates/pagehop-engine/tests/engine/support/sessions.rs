@@ -8,7 +8,7 @@ use pagehop_sim::{SharedSession, SharedWriter};
 use super::no_progress;
 
 /// Number of seeds without `PAGEHOP_SIM_SEEDS`.
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 30;
 
 /// The seeds to run.
 pub fn seeds() -> std::ops::Range<u64> {
