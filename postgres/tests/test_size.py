@@ -16,7 +16,7 @@ from tests.test_training import PAGES
 
 # Number of failures of an operation. The first ones may add pages, the later ones must use free
 # space.
-FAILURES = 3
+FAILURES = 6
 # Most pages that a VACUUM of 1,500 dead rows adds for its dead list, each time. Their slots are
 # free afterwards.
 PAGES_OF_THE_DEAD = 3

@@ -49,11 +49,11 @@ def grow(connection: psycopg.Connection, rows: Iterable[str], first: int = 0, st
 
 @pytest.fixture
 def grown(connect: Connect) -> psycopg.Connection:
-    """A table of 5,000 rows, whose index was created first."""
+    """A table of 7,000 rows, whose index was created first."""
     connection = connect()
     create(connection)
     run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
-    grow(connection, vectors(5000, seed=1))
+    grow(connection, vectors(7000, seed=1))
     return connection
 
 
@@ -76,13 +76,13 @@ def test_an_index_made_before_its_rows_is_as_good_after_vacuum(grown: psycopg.Co
     assert number(grown, TRAINED) <= 1024
     assert value(grown, WANTS) is True
     run(grown, "VACUUM items")
-    assert number(grown, TRAINED) == 5000
+    assert number(grown, TRAINED) == 7000
     assert value(grown, WANTS) is False
-    assert number(grown, "SELECT nodes FROM pagehop_check('items_embedding')") == 5000
-    assert everything(grown) == list(range(5000))
+    assert number(grown, "SELECT nodes FROM pagehop_check('items_embedding')") == 7000
+    assert everything(grown) == list(range(7000))
     hops, rechecks = cost(grown)
     assert recall(grown) > 0.97
-    assert number(grown, "SELECT calibrated_nodes FROM pagehop_info('items_embedding')") == 5000
+    assert number(grown, "SELECT calibrated_nodes FROM pagehop_info('items_embedding')") == 7000
     run(grown, "REINDEX INDEX items_embedding")
     best_hops, best_rechecks = cost(grown)
     assert hops <= 1.05 * best_hops, (hops, best_hops)
@@ -136,7 +136,7 @@ def test_rows_come_and_go_while_vacuum_trains(grown: psycopg.Connection, connect
         rounds += 1
     thread.join()
     assert rounds > 3
-    assert 4000 < number(grown, TRAINED) < 5000 + 10 * rounds
+    assert 6000 < number(grown, TRAINED) < 7000 + 10 * rounds
     # The old snapshot sees the rows that were deleted later.
     run(reader, f"{RELAXED}; SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off")
     seen = ids(reader, f"SELECT id FROM items ORDER BY embedding <-> '{QUERIES[0]}'")
@@ -151,7 +151,7 @@ def test_rows_come_and_go_while_vacuum_trains(grown: psycopg.Connection, connect
 
 def test_a_canceled_training_leaves_an_index_that_works(grown: psycopg.Connection) -> None:
     """Whenever the training is canceled, its graph is discarded, and rows use its pages."""
-    before, canceled, rows = number(grown, PAGES), 0, 5000
+    before, canceled, rows = number(grown, PAGES), 0, 7000
     for after in [20, 60, 120, 200, 300, 450, 600, 800]:
         run(grown, f"SET statement_timeout = {after}")
         try:
@@ -168,7 +168,7 @@ def test_a_canceled_training_leaves_an_index_that_works(grown: psycopg.Connectio
     assert canceled > 1
     run(grown, "RESET statement_timeout")
     run(grown, "VACUUM items")
-    assert 5000 <= number(grown, TRAINED) <= rows
+    assert 7000 <= number(grown, TRAINED) <= rows
     assert everything(grown) == list(range(rows))
     # This transaction is later than the one that replaced the graph.
     fill(grown, [QUERIES[1]], first=rows)
@@ -253,19 +253,19 @@ def test_a_training_that_waits_for_the_lock_can_be_canceled(grown: psycopg.Conne
         assert isinstance(error, errors.QueryCanceled)
         assert "due to user request" in str(error)
         # The session can be used as before.
-        assert number(vacuum, "SELECT count(*) FROM items") == 5000
+        assert number(vacuum, "SELECT count(*) FROM items") == 7000
         assert value(vacuum, "SHOW lock_timeout") == "0"
     # The graph could not be discarded. Insertions continue to add to it until the next training.
-    fill(grown, [QUERIES[0]], first=5000)
+    fill(grown, [QUERIES[0]], first=7000)
     run(grown, "SELECT pagehop_check('items_embedding')")
-    assert everything(grown) == list(range(5001))
+    assert everything(grown) == list(range(7001))
     assert number(grown, TRAINED) <= 1024
     run(vacuum, "RESET vacuum_cost_delay")
     run(vacuum, "VACUUM items")
-    assert number(grown, TRAINED) == 5001
-    fill(grown, [QUERIES[1]], first=5001)
+    assert number(grown, TRAINED) == 7001
+    fill(grown, [QUERIES[1]], first=7001)
     run(vacuum, "VACUUM items")
-    assert number(grown, "SELECT nodes FROM pagehop_check('items_embedding')") == 5002
+    assert number(grown, "SELECT nodes FROM pagehop_check('items_embedding')") == 7002
     assert number(grown, PAGES) < 4 * before
 
 
@@ -284,11 +284,11 @@ def test_a_kill_during_a_training_loses_nothing(new_cluster: Callable[..., Clust
     )
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         create(connection)
-        grow(connection, vectors(5000, seed=1))
+        grow(connection, vectors(7000, seed=1))
         replica = cluster.basebackup()
         replica.start()
         before = number(connection, PAGES)
-    rows, kills = 5000, 0
+    rows, kills = 7000, 0
     # The first two trainings sleep for seconds while they write the pages of the new graph, and are
     # killed at that time. The others are killed at a random time, and one of them may finish.
     for delay_ms, after in [(40, 0), (40, 0.5), (0, 0.05), (0, 0.2)]:
@@ -379,7 +379,7 @@ def test_a_standby_reads_a_graph_to_its_end(new_cluster: Callable[..., Cluster])
     cluster = new_cluster(autovacuum=False, fsync=False, full_page_writes=False)
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         create(connection)
-        grow(connection, vectors(5000, seed=1))
+        grow(connection, vectors(7000, seed=1))
         replica = cluster.basebackup({"max_standby_streaming_delay": -1})
         replica.start()
         cluster.wait_for_replay(replica)
@@ -396,7 +396,7 @@ def test_a_standby_reads_a_graph_to_its_end(new_cluster: Callable[..., Cluster])
                 run(connection, "VACUUM items")
                 trained = number(connection, TRAINED)
                 # Each of these frees and fills pages of the old graph.
-                grow(connection, vectors(3000, seed=2), first=5000)
+                grow(connection, vectors(3000, seed=2), first=7000)
                 run(connection, "VACUUM items")
                 waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'RecoveryConflictSnapshot'"
                 looks = 0
@@ -405,11 +405,11 @@ def test_a_standby_reads_a_graph_to_its_end(new_cluster: Callable[..., Cluster])
                     assert looks < 3000, "replay did not wait for the cursor"
                     time.sleep(0.02)
                 seen += ids(other, "FETCH ALL FROM near")
-            assert sorted(seen) == list(range(5000))
+            assert sorted(seen) == list(range(7000))
             cluster.wait_for_replay(replica)
-            assert everything(other) == list(range(8000))
+            assert everything(other) == list(range(10_000))
             assert by_index(other, QUERIES[1]) == by_index(connection, QUERIES[1])
-        assert trained == 5000
+        assert trained == 7000
     replica.remove()
 
 

@@ -153,8 +153,9 @@ impl<P: Pages> EffortMeasurement<'_, P> {
         go_on: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         // The first samples cost the most, so each thread gets its share of them.
-        let mut parts: Vec<Vec<(usize, &mut Sought<'_>)>> = (0..self.threads).map(|_| Vec::new()).collect();
-        all.iter_mut().enumerate().for_each(|(at, sought)| parts[at % self.threads].push((at, sought)));
+        let threads = self.threads.min(all.len());
+        let mut parts: Vec<Vec<(usize, &mut Sought<'_>)>> = (0..threads).map(|_| Vec::new()).collect();
+        all.iter_mut().enumerate().for_each(|(at, sought)| parts[at % threads].push((at, sought)));
         threads::each(parts, go_on, |part, look| {
             let (mut walk, mut trace) = (Walk::default(), Trace::default());
             with_reader(self.pages, |reader| {
