@@ -20,7 +20,7 @@ ENGINES = "fashion-mnist-20261122-a"
 TEXTS = "texts-384-20261126"
 """The run of libraries over embeddings of real text, for the chart and the README's table."""
 
-TEXTS_POSTGRES = "texts-postgres-20261126"
+TEXTS_POSTGRES = "texts-postgres-20261128"
 """The run of PostgreSQL over embeddings of real text, for the chart and the README's table."""
 DESCRIPTORS = "sift-128-20261128"
 """The run of libraries over descriptors of images, for the README's table."""

@@ -68,7 +68,7 @@ def aims(run: str) -> list[list[str]]:
         ("texts-384-20261126", "hot QPS over SymphonyQG", "SymphonyQG", "texts, library", 2),
         ("texts-384-20261126", "hot QPS over hnswlib", "hnswlib", "texts, library", 0),
         (
-            "texts-postgres-20261126", "PostgreSQL, QPS over pgvector halfvec, all cached", "pgvector halfvec",
+            "texts-postgres-20261128", "PostgreSQL, QPS over pgvector halfvec, all cached", "pgvector halfvec",
             "texts, PostgreSQL", 1,
         ),
         ("sift-128-20261128", "hot QPS over SymphonyQG", "SymphonyQG", "descriptors of images, library", 1),
@@ -165,7 +165,7 @@ def test_each_table_says_which_sides_were_measured_in_turns() -> None:
 def test_a_loss_of_two_runs_of_a_section_is_there_twice() -> None:
     lost = [row for row in generated("docs/benchmarks.md", "losses") if row[2:4] == ["index MB", "servers"]]
     runs = [row[1] for row in lost if row[0] == "PostgreSQL over embeddings of real text"]
-    assert runs == ["texts-postgres-20261126", "postgres-warm-20261127"]
+    assert runs == ["texts-postgres-20261128", "postgres-warm-20261127"]
 
 
 def test_an_autovacuum_that_did_not_end_has_no_time_and_its_ratio_is_a_bound() -> None:
