@@ -291,7 +291,7 @@ def test_a_kill_during_a_training_loses_nothing(new_cluster: Callable[..., Clust
     rows, kills = 7000, 0
     # The first two trainings sleep for seconds while they write the pages of the new graph, and are
     # killed at that time. The others are killed at a random time, and one of them may finish.
-    for delay_ms, after in [(40, 0), (40, 0.5), (0, 0.05), (0, 0.2)]:
+    for delay_ms, after in [(40, 0), (40, 0.5), (0, 0.02), (0, 0.05), (0, 0.1), (0, 0.2)]:
         vacuum = psycopg.connect(cluster.dsn(), autocommit=True)
         run(vacuum, f"SET vacuum_cost_delay = {delay_ms}; SET vacuum_cost_limit = 100")
         with psycopg.connect(cluster.dsn(), autocommit=True) as connection:

@@ -206,7 +206,7 @@ fn stopped_in(
         ControlFlow::Continue(())
     };
     work(&mut note).unwrap();
-    // Many calls are stopped only at some.
+    // Of many calls only some are stopped, evenly spaced.
     for stop in (0..done.len()).step_by(done.len().div_ceil(4).max(1)) {
         let mut calls = 0;
         let stopped = work(&mut |progress| {

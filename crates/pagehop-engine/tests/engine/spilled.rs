@@ -52,7 +52,7 @@ fn spilled(rows: &Rows, options: &BuildOptions) -> MemPages {
 fn rows_beyond_memory_are_found_as_well_as_rows_within() {
     let queries = embeddings(DIM, 100, 2);
     let search = SearchOptions { search_list: 64, ..SearchOptions::default() };
-    for metric in [Metric::InnerProduct, Metric::Cosine] {
+    for metric in [Metric::L2, Metric::InnerProduct] {
         let rows = rows();
         let within = Index::open(built(&rows, &options(metric)).unwrap()).unwrap();
         let beyond = Index::open(spilled(&rows, &options(metric))).unwrap();

@@ -152,7 +152,7 @@ impl<P: Pages> EffortMeasurement<'_, P> {
         stage: &Stage<'_>,
         go_on: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        // The first samples cost the most, so each thread gets its share of them.
+        // The first samples, which are searched for to the end, cost the most: threads share them.
         let threads = self.threads.min(all.len());
         let mut parts: Vec<Vec<(usize, &mut Sought<'_>)>> = (0..threads).map(|_| Vec::new()).collect();
         all.iter_mut().enumerate().for_each(|(at, sought)| parts[at % threads].push((at, sought)));
