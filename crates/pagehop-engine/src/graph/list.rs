@@ -179,41 +179,53 @@ impl CandidateList {
             new[count % DEGREE_MAX] = entry;
             count += usize::from(!self.took(entry));
         }
-        let new = &mut new[..count];
-        if !self.merge(new, &mut rejected) {
-            for entry in new {
-                let (estimate, id) = decode(*entry);
-                self.insert_or(estimate, id, &mut rejected);
+        self.merge(&mut new[..count], &mut rejected);
+    }
+
+    /// Merges entries into the list: each of its keys moves once. Entries that the list has are
+    /// left out.
+    #[inline]
+    fn merge(&mut self, entries: &mut [u64], rejected: &mut impl FnMut(f32, u32)) {
+        if entries.is_empty() {
+            return;
+        }
+        entries.sort_unstable();
+        let (mut places, mut count, mut has_equals) = ([0; DEGREE_MAX], 0, false);
+        for at in 0..entries.len() {
+            let entry = entries[at];
+            let place = self.keys.partition_point(|key| *key < entry);
+            let is_known = |key: Option<&u64>| key.is_some_and(|key| key & !EXPANDED == entry);
+            // The cache forgets many keys of a long list.
+            if is_known(self.keys.get(place)) || is_known(entries[..count].last()) {
+                continue;
             }
+            let is_equal = |key: Option<&u64>| key.is_some_and(|key| key >> 33 == entry >> 33);
+            has_equals |= is_equal(self.keys.get(place)) | is_equal(self.keys.get(place.wrapping_sub(1)));
+            has_equals |= is_equal(entries[..count].last());
+            (entries[count], places[count]) = (entry, place);
+            count += 1;
+        }
+        if has_equals {
+            // [`CandidateList::limit_equals`] may keep some of them out.
+            for entry in &entries[..count] {
+                let (estimate, id) = decode(*entry);
+                self.insert_or(estimate, id, &mut *rejected);
+            }
+        } else if count > 0 {
+            self.merge_at(&entries[..count], &places[..count], rejected);
         }
     }
 
-    /// Merges new entries into the list: each of its keys moves once. Returns `false`, and changes
-    /// nothing in the list, if two candidates have the same estimate: they may be the same one, or
-    /// [`CandidateList::limit_equals`] may keep one out.
+    /// Merges new entries, which are sorted, into the list at these places.
     #[inline]
-    fn merge(&mut self, new: &mut [u64], rejected: &mut impl FnMut(f32, u32)) -> bool {
-        if new.is_empty() {
-            return true;
-        }
-        new.sort_unstable();
-        let mut places = [0; DEGREE_MAX];
-        let mut has_equals = new.windows(2).any(|pair| pair[0] >> 33 == pair[1] >> 33);
-        for (place, entry) in places.iter_mut().zip(&*new) {
-            *place = self.keys.partition_point(|key| key < entry);
-            let is_same = |key: Option<&u64>| key.is_some_and(|key| key >> 33 == entry >> 33);
-            has_equals |= is_same(self.keys.get(*place)) | is_same(self.keys.get(place.wrapping_sub(1)));
-        }
-        if has_equals {
-            return false;
-        }
+    fn merge_at(&mut self, new: &[u64], places: &[usize], rejected: &mut impl FnMut(f32, u32)) {
         let mut end = self.keys.len();
         self.keys.resize(end + new.len(), 0);
         for (before, (entry, place)) in new.iter().zip(places).enumerate().rev() {
-            self.keys.copy_within(place..end, place + before + 1);
-            self.keys[place + before] = *entry;
+            self.keys.copy_within(*place..end, *place + before + 1);
+            self.keys[*place + before] = *entry;
             self.recent[recent_place(*entry)] = *entry;
-            end = place;
+            end = *place;
         }
         self.first_open = self.first_open.min(places[0]);
         if self.keys.len() > self.capacity {
@@ -221,7 +233,6 @@ impl CandidateList {
             beyond.map(|key| decode(*key)).for_each(|(estimate, id)| rejected(estimate, id));
             self.keys.truncate(self.capacity);
         }
-        true
     }
 
     /// Whether the list has the largest number of candidates with this estimate. `at` is the
@@ -342,9 +353,15 @@ mod tests {
     fn candidates_inserted_together_end_where_those_inserted_one_by_one_do() {
         let mut random = Random::new(13, 0);
         // With few different estimates, many candidates have the same one.
-        for (capacity, estimates, equals_max) in
-            [(1, 1000, 9), (5, 7, 2), (20, 1000, 9), (60, 50, 3), (400, 9, 400)]
-        {
+        // The cache forgets some of 3,000 candidates.
+        for (capacity, nodes, estimates, equals_max) in [
+            (1, 300, 1000, 9),
+            (5, 300, 7, 2),
+            (20, 300, 1000, 9),
+            (60, 300, 50, 3),
+            (400, 300, 9, 400),
+            (2000, 3000, 1 << 20, 9),
+        ] {
             let (mut together, mut one_by_one) = (CandidateList::default(), CandidateList::default());
             for list in [&mut together, &mut one_by_one] {
                 list.reset(capacity);
@@ -353,7 +370,7 @@ mod tests {
             let (mut rejected, mut rejected_one_by_one) = (BTreeSet::new(), BTreeSet::new());
             let mut expanded = BTreeSet::new();
             for _ in 0..60 {
-                let ids: Vec<u32> = (0..random.below(65)).map(|_| random.below(300) as u32).collect();
+                let ids: Vec<u32> = (0..random.below(65)).map(|_| random.below(nodes) as u32).collect();
                 let which = ids.iter().enumerate().fold(0, |which, (at, _)| which | random.below(2) << at);
                 let candidate = |at: usize| ((ids[at] * 7919 % estimates) as f32, ids[at]);
                 // The order of equal estimates decides which of them stay.

@@ -7,6 +7,8 @@
 //! points of other clusters are only tried at the end of the longest search. A search that ends
 //! earlier tries them too, so it finds at least what is derived here.
 
+use std::collections::HashSet;
+
 use crate::ids::NodeId;
 use crate::index::search::nearest::NearRow;
 use crate::index::search::observer::Observer;
@@ -21,8 +23,8 @@ pub(crate) struct Trace {
     /// A distance and a count: the search may stop once it has visited that many rows within that
     /// distance.
     goal: Option<(f32, usize)>,
-    /// The number of such rows visited so far.
-    reached: usize,
+    /// The ids of such rows visited so far.
+    reached: HashSet<u64>,
 }
 
 /// A candidate that was expanded.
@@ -40,7 +42,7 @@ impl Trace {
         self.steps.clear();
         self.rows.clear();
         self.goal = goal;
-        self.reached = 0;
+        self.reached.clear();
     }
 
     /// Steps of a search whose list keeps `capacity` candidates.
@@ -64,10 +66,10 @@ impl Trace {
     /// The number of steps until the first, second, ... of up to `k` rows within `farthest` was
     /// visited.
     pub(crate) fn steps_to(&self, farthest: f32, k: usize) -> Vec<usize> {
-        let near: Vec<_> = self.rows.iter().filter(|row| row.0 <= farthest).collect();
         // A stale edge gives a node another estimate, so a search may visit it twice.
-        let is_new = |at: &usize| near[..*at].iter().all(|before| before.1 != near[*at].1);
-        (0..near.len()).filter(is_new).take(k).map(|at| near[at].2).collect()
+        let mut seen = HashSet::with_capacity(k);
+        let near = self.rows.iter().filter(|row| row.0 <= farthest && seen.insert(row.1));
+        near.take(k).map(|row| row.2).collect()
     }
 }
 
@@ -88,15 +90,14 @@ impl Observer for Trace {
 
     #[inline]
     fn visit_row(&mut self, _: NodeId, row: NearRow, _: &Visited) {
-        let is_near = self.goal.is_some_and(|(farthest, _)| row.distance <= farthest);
-        if is_near && self.rows.iter().all(|before| before.1 != row.row_id) {
-            self.reached += 1;
+        if self.goal.is_some_and(|(farthest, _)| row.distance <= farthest) {
+            self.reached.insert(row.row_id);
         }
         self.rows.push((row.distance, row.row_id, self.steps.len()));
     }
 
     #[inline]
     fn is_enough(&self) -> bool {
-        self.goal.is_some_and(|(_, count)| self.reached >= count)
+        self.goal.is_some_and(|(_, count)| self.reached.len() >= count)
     }
 }
