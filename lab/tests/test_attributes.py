@@ -107,6 +107,7 @@ def mariadb_11() -> Iterator[innodb.Instance]:
         yield instance
 
 
+@pytest.mark.long
 def test_documents_of_mariadb(mariadb_11: innodb.Instance) -> None:
     raw = attributes.measure(mariadb_11, "json", 10, "last", 100, 0.2, 1)
     assert raw["rows_short_count"] == 0

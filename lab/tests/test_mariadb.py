@@ -79,6 +79,7 @@ def test_a_server_that_cannot_start_says_why(server: Server) -> None:
         Instance(server, {"no_such_option": "1"})
 
 
+@pytest.mark.long
 def test_searches_are_measured(instance: Instance, files: dict[str, str], tmp_path: Path) -> None:
     asked = ask(
         instance, "--statement", SEARCH, "--queries", files["queries"], "--answers", str(tmp_path / "answers.npy"),

@@ -98,8 +98,8 @@ def test_the_report_of_a_kept_run_can_be_made_again(kept: Path, tmp_path: Path) 
 def test_two_runs_agree_or_it_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
-    # The difference is a factor of twenty, over five repeats, so a busy machine cannot hide it.
-    load = QUICK + "repeats = 5\nin_turns = 9\n"
+    # The difference is a factor of twenty, over three repeats, so a busy machine cannot hide it.
+    load = QUICK + "repeats = 3\nin_turns = 9\n"
     plan = plan_of("slow", "drifting", load=load, more="targets = [0.99, 0.05]")
     run(plan, tmp_path / "one")
     monkeypatch.setenv("DRIFT_MS", "40")

@@ -134,6 +134,7 @@ def test_rows_come_in_while_others_are_searched_and_are_gone_afterwards(tmp_path
     assert [reason.partition(" were")[0] for reason in too_many.wrong] == ["inserts: 1e+06 rows a second"]
 
 
+@pytest.mark.long
 def test_rows_that_come_in_are_filtered_like_others(tmp_path: Path) -> None:
     load = "insert_rate = [0.0, 100.0]\nmatching = [1.0, 0.5]"
     text = PLAN.format(rows=4000, load=load, more="").replace("[10, 40]", "40")
@@ -166,6 +167,7 @@ search = {{ settings = ["ivfflat.probes = 2", "ivfflat.probes = 20; ivfflat.max_
 """
 
 
+@pytest.mark.long
 def test_any_index_of_any_server_is_measured_as_a_plan_writes_it(tmp_path: Path) -> None:
     with Cluster(install()) as cluster:
         cluster.psql("CREATE EXTENSION vector")
@@ -205,6 +207,7 @@ def test_caches_are_cold_scarce_and_hot(tmp_path: Path) -> None:
         assert states["limited"].valid, states["limited"].wrong
 
 
+@pytest.mark.long
 def test_few_shared_buffers_and_vectors_in_toast(tmp_path: Path) -> None:
     text = PLAN.format(rows=3000, load="", more="").replace("generated-16", "generated-784")
     few = 'build = {{ shared_buffers_mib = 2, storage = "{}" }}\nsearch'

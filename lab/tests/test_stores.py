@@ -173,7 +173,7 @@ options = { sector_bytes = 4096, sync = "direct", binlog = true }
 """
 
 
-@pytest.mark.parametrize("number", [0, 1], ids=["postgres", "mariadb"])
+@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.long)], ids=["postgres", "mariadb"])
 def test_what_a_log_costs_adds_up(number: int) -> None:
     pytest.importorskip("psycopg")
     pytest.importorskip("pymysql")

@@ -48,7 +48,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Iterator[data.Dataset]:
         yield data.prepare("generated-16", None, 2 * ROWS, 20, None, 1, lambda _: None)
 
 
-@pytest.fixture(params=["mariadb", "pgvector"])
+@pytest.fixture(params=["mariadb", pytest.param("pgvector", marks=pytest.mark.long)])
 def tables(request: pytest.FixtureRequest) -> Iterator[Any]:
     if importlib.util.find_spec("pymysql") is None or importlib.util.find_spec("psycopg") is None:
         pytest.skip("no PyMySQL or psycopg")

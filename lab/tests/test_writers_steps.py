@@ -45,7 +45,7 @@ product = "PRODUCT"
 """
 
 
-@pytest.fixture(scope="module", params=["pgvector", "pgvector-halfvec"])
+@pytest.fixture(scope="module", params=[pytest.param("pgvector", marks=pytest.mark.long), "pgvector-halfvec"])
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A plan, its bench, and a server with the loaded table."""
     if importlib.util.find_spec("psycopg") is None:

@@ -34,7 +34,7 @@ def measured(connection: psycopg.Connection, where: str, truth: list[set[int]]) 
     return found / (10 * len(QUERIES)), hops / len(QUERIES)
 
 
-@pytest.mark.parametrize("share", [1.0, 0.5, 0.1, 0.01])
+@pytest.mark.parametrize("share", [1.0, *(pytest.param(share, marks=pytest.mark.long) for share in (0.5, 0.1)), 0.01])
 def test_a_recall_is_found_in_few_hops_more_than_it_needs(connect: Connect, share: float) -> None:
     connection = connect()
     run(connection, "CREATE TABLE items (id int PRIMARY KEY, embedding vector(24), note text)")

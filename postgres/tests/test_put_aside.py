@@ -74,7 +74,7 @@ def put_aside(connection: psycopg.Connection, sql: str) -> int:
     return sum("temporary file" in line for line in said)
 
 
-@pytest.mark.parametrize(("operators", "kind", "operator"), [KINDS[1], KINDS[5]])
+@pytest.mark.parametrize(("operators", "kind", "operator"), [KINDS[1], pytest.param(*KINDS[5], marks=pytest.mark.long)])
 def test_an_index_of_rows_put_aside_is_as_good(connect: Connect, operators: str, kind: str, operator: str) -> None:
     connection = connect()
     scatter(connection, ROWS, kind)
@@ -301,6 +301,7 @@ def test_a_disk_without_room_for_temporary_files(new_cluster: Callable[..., Clus
             run(connection, f"DROP TABLESPACE {name}")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("rows", "dim"), [(24_000, 64), (6_000, 1536)])
 def test_the_memory_of_a_build_is_kept(
     new_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch, rows: int, dim: int

@@ -269,7 +269,7 @@ def test_a_training_that_waits_for_the_lock_can_be_canceled(grown: psycopg.Conne
     assert number(grown, PAGES) < 4 * before
 
 
-@pytest.mark.parametrize("images", [True, False])
+@pytest.mark.parametrize("images", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_kill_during_a_training_loses_nothing(new_cluster: Callable[..., Cluster], *, images: bool) -> None:
     """Replay gives the same pages, also on a standby, with and without images of whole pages.
     Insertions continue in every state that the training left, and the next vacuum frees its pages.
@@ -413,6 +413,7 @@ def test_a_standby_reads_a_graph_to_its_end(new_cluster: Callable[..., Cluster])
     replica.remove()
 
 
+@pytest.mark.long
 def test_a_training_reads_the_table_at_the_pace_of_vacuum(connect: Connect) -> None:
     """The expression of the index says when each row is read."""
     connection = connect()

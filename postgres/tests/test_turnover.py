@@ -7,6 +7,7 @@ from __future__ import annotations
 import threading
 
 import psycopg
+import pytest
 
 from tests.items import DIM, RELAXED, Connect, by_index, create, fill, number, run, vectors
 from tests.test_inspect import check
@@ -43,6 +44,7 @@ def test_an_index_with_a_column_of_times_of_updates_does_not_grow(connect: Conne
     assert sorted(found) == [row for row in range(ROWS) if row % 4 == 3]
 
 
+@pytest.mark.long
 def test_an_index_of_rows_that_are_kept_for_a_time_does_not_grow(connect: Connect) -> None:
     connection = connect()
     with_time(connection)

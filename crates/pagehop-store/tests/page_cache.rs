@@ -9,11 +9,14 @@ use support::cached::{cached_bytes, is_memory};
 use support::{Random, Scratch, is_emulated};
 
 const DIM: usize = 192;
-const ROWS: u64 = 17_000;
+const ROWS: u64 = 16_000;
 const CHUNK_ROWS: u64 = 1_000;
 
 /// Bytes for pieces that are read ahead, and for pages of pieces that the system cannot drop yet.
 const BESIDE_BYTES: u64 = 1 << 20;
+
+/// Rows around this many centers, which are soon calibrated.
+const CENTERS: u64 = 100;
 
 /// Rows that are computed when they are read, so that the source is in no cache.
 struct Rows;
@@ -27,7 +30,11 @@ impl VectorSource for Rows {
         let mut random = Random(7);
         for first in (0..ROWS).step_by(CHUNK_ROWS as usize) {
             let ids: Vec<u64> = (first..first + CHUNK_ROWS).collect();
-            let values = (0..CHUNK_ROWS * DIM as u64).map(|_| random.below(1000) as f32 / 500.0 - 1.0);
+            let values = ids.iter().flat_map(|id| {
+                let mut center = Random(1 + id % CENTERS);
+                let mut both = || (center.below(1000) + random.below(300)) as f32 / 500.0;
+                (0..DIM).map(|_| both()).collect::<Vec<f32>>()
+            });
             each(&ids, &values.collect::<Vec<f32>>())?;
         }
         Ok(())

@@ -302,7 +302,7 @@ fn memory_is_kept(rows: u64, dim: usize) {
 
 #[test]
 fn the_memory_of_a_build_is_kept() {
-    memory_is_kept(30_000, DIM);
+    memory_is_kept(20_000, DIM);
 }
 
 /// With many dimensions, the rows that the model is trained with are most of what a build holds.

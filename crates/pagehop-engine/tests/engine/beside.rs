@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use crate::support::hosted::{built, change, check, insert, remove, row_ids};
-use crate::support::{Rows, embeddings, no_progress};
+use crate::support::{Rows, embeddings, metrics, no_progress};
 use pagehop_engine::page::{BODY_BYTES, ChangeStep, NumberedStep, Pages, PagesMut};
 use pagehop_engine::{
     CreateOptions, Error, HostRows, IdKind, Index, Metric, OnProgress, PageId, Scratch, SearchOptions,
@@ -103,7 +103,7 @@ fn an_index_that_grew_is_trained_like_a_new_one() {
     let dim = 40;
     let rows = Rows::new(dim, embeddings(dim, 4200, 5));
     let all: Vec<u64> = (1..=4200).collect();
-    for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine] {
+    for metric in metrics().iter().copied() {
         let mut pages = grown(&rows, metric, 4200);
         let index = Index::open(pages.clone()).unwrap();
         assert_eq!(index.info().unwrap().trained_rows, 512);

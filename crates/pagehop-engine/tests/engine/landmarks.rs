@@ -30,17 +30,17 @@ fn hops(pages: &MemPages, rows: &Rows, queries: &[f32]) -> (f64, f64) {
 
 #[test]
 fn an_index_that_grows_has_as_many_landmarks_as_a_build() {
-    let rows = Rows::new(DIM, embeddings(DIM, 7_000, 3));
+    let rows = Rows::new(DIM, embeddings(DIM, 4_000, 3));
     let first = Rows::new(DIM, rows.values[..2_000 * DIM].to_vec());
     let mut pages = built(&first, &options(Metric::L2)).unwrap();
     assert_eq!(landmarks(&pages), [2_000usize.div_ceil(32)]);
     // Rows are added in two changes. A change sees the landmarks that it made.
-    for (ids, vectors) in rows.ids[2_000..].chunks(2_500).zip(rows.values[2_000 * DIM..].chunks(2_500 * DIM)) {
+    for (ids, vectors) in rows.ids[2_000..].chunks(1_000).zip(rows.values[2_000 * DIM..].chunks(1_000 * DIM)) {
         change(&mut pages, |change| change.add(ids, vectors, None, &mut no_progress()).unwrap());
         Index::open(&pages).unwrap().check(&mut no_progress()).unwrap();
     }
     let made: usize = landmarks(&pages).iter().sum();
-    assert!((made as f64 / 7_000.0 * 32.0 - 1.0).abs() < 0.2, "{made} landmarks of 7,000 rows");
+    assert!((made as f64 / 4_000.0 * 32.0 - 1.0).abs() < 0.2, "{made} landmarks of 4,000 rows");
     let fresh = built(&rows, &options(Metric::L2)).unwrap();
     let queries = embeddings(DIM, 500, 4);
     let ((grown, found), (built, in_build)) = (hops(&pages, &rows, &queries), hops(&fresh, &rows, &queries));

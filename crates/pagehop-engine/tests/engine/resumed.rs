@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use crate::support::spilling::Spilling;
-use crate::support::{Noise, Rows, embeddings, no_progress, options};
+use crate::support::{Noise, Rows, embeddings, metrics, no_progress, options};
 use pagehop_engine::Vectors::{Codes, Float16};
 use pagehop_engine::{
     BuildOptions, EachChunk, Error, Metric, PageId, Pages, VectorSource, build, build_memory_bytes_min,
@@ -49,7 +49,7 @@ fn resumed(rows: &Rows, options: &BuildOptions, kept: Kept) -> (Vec<Vec<u8>>, u6
 
 #[test]
 fn a_build_goes_on_after_what_was_finished_and_gives_the_same_index() {
-    for metric in [Metric::L2, Metric::InnerProduct] {
+    for metric in metrics().iter().copied() {
         let (rows, options) = (rows(), small(metric));
         let (whole, old, refined, kept) = resumed(&rows, &options, Kept::default());
         assert_eq!(old, 0);

@@ -11,13 +11,13 @@ use pagehop_engine::{
 };
 use pagehop_sim::MemPages;
 
-const DIM: usize = 96;
+const DIM: usize = 192;
 
 /// Rows that do not fit into the least memory for two threads, as the tests assert.
-const COUNT: usize = 9_000;
+const COUNT: usize = 6_000;
 
 /// Rows that do not fit into that memory in a build with one thread either.
-const COUNT_ALONE: usize = 16_000;
+const COUNT_ALONE: usize = 8_000;
 
 fn rows() -> Rows {
     Rows::new(DIM, embeddings(DIM, COUNT, 1))
@@ -301,7 +301,7 @@ fn equal_rows_at_any_distance_are_found_and_hang_together() {
         };
         values.copy_within(from * DIM..(from + 1) * DIM, row * DIM);
     }
-    for row in [5, 5000, COUNT - 1] {
+    for row in [5, COUNT / 2 + 500, COUNT - 1] {
         values[row * DIM..(row + 1) * DIM].fill(0.0);
     }
     let rows = Rows::new(DIM, values);

@@ -71,7 +71,8 @@ fn a_flipped_byte_of_page_0_is_corrupt_at_open() {
     let scratch = Scratch::new("flipped-0");
     let path = scratch.path("damaged");
     write_pages(&path, 2);
-    for byte in 0..PAGE_BYTES {
+    // One checksum covers the page.
+    for byte in (0..256).chain((256..PAGE_BYTES).step_by(7)) {
         flip(&path, 0, byte);
         let error = IndexFile::open(&path, &OpenOptions::default()).err().expect("an error");
         assert!(matches!(error, Error::Corrupt { page: PageId(0), .. }), "byte {byte}: {error}");

@@ -143,7 +143,7 @@ fn the_space_of_payloads_is_used_again() {
     let index = created(&scratch.path("items"), Vectors::Codes);
     let ids: Vec<u64> = (0..200).collect();
     let (mut rows, mut random, mut early) = (Rows::new(), Random(3), 0);
-    for round in 0..60 {
+    for round in 0..40 {
         add(&index, &ids, &mut rows, &mut random);
         pagehop_store::vacuum(&index, &mut go_on).unwrap();
         if round == 15 {

@@ -122,6 +122,12 @@ pub fn distance(metric: Metric, a: &[f32], b: &[f32]) -> f64 {
     }
 }
 
+/// The metrics of a test that takes seconds for each: one, and all in `./dev test long`.
+pub fn metrics() -> &'static [Metric] {
+    let all = &[Metric::L2, Metric::InnerProduct, Metric::Cosine];
+    if std::env::var("PAGEHOP_LONG").is_ok() { all } else { &all[..1] }
+}
+
 /// The ids of the `k` nearest rows, by brute force.
 pub fn truth(rows: &Rows, metric: Metric, query: &[f32], k: usize) -> Vec<u64> {
     let mut all: Vec<(f64, u64)> =
