@@ -227,7 +227,7 @@ def test_memory_that_a_scan_does_not_get_is_an_error(new_cluster: Callable[..., 
     refused: dict[str, str | None] = {}
     for room in [256 << 10, 1 << 20, 2 << 20]:
         cluster.stop()
-        with processes_limited_to(used * 1024 + room):
+        with processes_limited_to(int(used) * 1024 + room):
             cluster.start()
         with psycopg.connect(cluster.dsn(), autocommit=True) as other:
             for scan, (setting, where) in SCANS.items():
@@ -313,7 +313,7 @@ def test_a_calibration_stays_within_maintenance_work_mem(new_cluster: Callable[.
         status = Path(f"/proc/{connection.info.backend_pid}/status").read_text()
     [used] = re.findall(r"VmSize:\s*(\d+) kB", status)
     cluster.stop()
-    with processes_limited_to(used * 1024 + (3 << 20)):
+    with processes_limited_to(int(used) * 1024 + (3 << 20)):
         cluster.start()
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         delete(connection, "id % 4 = 0")
