@@ -161,13 +161,18 @@ def processes_limited_to(address_space: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-def address_space_kib(cluster: Cluster) -> int:
+def address_space_kib(connection: psycopg.Connection) -> int:
+    """The address space of the session's process."""
+    status = Path(f"/proc/{connection.info.backend_pid}/status").read_text()
+    [used] = re.findall(r"VmSize:\s*(\d+) kB", status)
+    return int(used)
+
+
+def fresh_address_space_kib(cluster: Cluster) -> int:
     """The address space of a new session that has loaded the extension."""
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         run(connection, "LOAD 'pagehop'")
-        status = Path(f"/proc/{connection.info.backend_pid}/status").read_text()
-    [used] = re.findall(r"VmSize:\s*(\d+) kB", status)
-    return int(used)
+        return address_space_kib(connection)
 
 
 def test_memory_that_the_system_does_not_give_is_an_error(new_cluster: Callable[..., Cluster]) -> None:
@@ -175,7 +180,7 @@ def test_memory_that_the_system_does_not_give_is_an_error(new_cluster: Callable[
     cluster = new_cluster(autovacuum=False, fsync=False, maintenance_work_mem="1GB", max_parallel_maintenance_workers=0)
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         scatter(connection, 8000, dim=500)
-    used = address_space_kib(cluster)
+    used = fresh_address_space_kib(cluster)
     # 6 MB are too little for the rows. 32 MB hold the rows, which take 16 MB, but not the graph.
     for room in [6, 32]:
         cluster.stop()
@@ -222,12 +227,11 @@ def test_memory_that_a_scan_does_not_get_is_an_error(new_cluster: Callable[..., 
         [query] = queries(connection, rows)
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         nearest(connection, query, "", "true")
-        status = Path(f"/proc/{connection.info.backend_pid}/status").read_text()
-    [used] = re.findall(r"VmSize:\s*(\d+) kB", status)
+        used = address_space_kib(connection)
     refused: dict[str, str | None] = {}
     for room in [256 << 10, 1 << 20, 2 << 20]:
         cluster.stop()
-        with processes_limited_to(int(used) * 1024 + room):
+        with processes_limited_to(used * 1024 + room):
             cluster.start()
         with psycopg.connect(cluster.dsn(), autocommit=True) as other:
             for scan, (setting, where) in SCANS.items():
@@ -255,7 +259,7 @@ def test_a_vacuum_goes_on_without_memory_for_a_training(new_cluster: Callable[..
         for first in range(0, rows, 100):
             run(connection, f"INSERT INTO items SELECT * FROM source WHERE id BETWEEN {first} AND {first + 99}")
         before = number(connection, trained)
-    used = address_space_kib(cluster)
+    used = fresh_address_space_kib(cluster)
     refused, last, deleted = 0, before, 0
     # 6 MB are too little for the rows. The others hold the rows, which take 8 MB, but not the
     # graph.
@@ -310,10 +314,9 @@ def test_a_calibration_stays_within_maintenance_work_mem(new_cluster: Callable[.
         assert recall(connection, queries(connection)) > 0.95
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         assert ask(connection, "pagehop_info")["nodes"] == rows
-        status = Path(f"/proc/{connection.info.backend_pid}/status").read_text()
-    [used] = re.findall(r"VmSize:\s*(\d+) kB", status)
+        used = address_space_kib(connection)
     cluster.stop()
-    with processes_limited_to(int(used) * 1024 + (3 << 20)):
+    with processes_limited_to(used * 1024 + (3 << 20)):
         cluster.start()
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         delete(connection, "id % 4 = 0")

@@ -103,7 +103,7 @@ fn an_index_that_grew_is_trained_like_a_new_one() {
     let dim = 40;
     let rows = Rows::new(dim, embeddings(dim, 4200, 5));
     let all: Vec<u64> = (1..=4200).collect();
-    for metric in metrics().iter().copied() {
+    for metric in metrics() {
         let mut pages = grown(&rows, metric, 4200);
         let index = Index::open(pages.clone()).unwrap();
         assert_eq!(index.info().unwrap().trained_rows, 512);

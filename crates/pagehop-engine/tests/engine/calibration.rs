@@ -32,7 +32,7 @@ fn calibrated_index(rows: &Rows, metric: Metric) -> Index<MemPages> {
 #[test]
 fn unseen_queries_reach_the_requested_recall() {
     let ks = [1, 10, 100, 1000];
-    for metric in metrics().iter().copied() {
+    for metric in metrics() {
         let count = if metric == Metric::L2 { 10_000 } else { 5_000 };
         let rows = Rows::new(DIM, embeddings(DIM, count, 1));
         let index = index(&rows, metric);

@@ -49,7 +49,7 @@ fn resumed(rows: &Rows, options: &BuildOptions, kept: Kept) -> (Vec<Vec<u8>>, u6
 
 #[test]
 fn a_build_goes_on_after_what_was_finished_and_gives_the_same_index() {
-    for metric in metrics().iter().copied() {
+    for metric in metrics() {
         let (rows, options) = (rows(), small(metric));
         let (whole, old, refined, kept) = resumed(&rows, &options, Kept::default());
         assert_eq!(old, 0);
