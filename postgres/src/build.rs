@@ -130,7 +130,7 @@ unsafe fn read_table(
             // SAFETY: the caller keeps the index open.
             unsafe { errors::raise(index, Error::Dimension { expected, got }) };
         }
-        rows.add(row_id, vector, filters).unwrap_or_else(|_| memory::refuse(rows.len() * 4 * rows.dim()));
+        rows.add(row_id, vector, filters).unwrap_or_else(|bytes| memory::refuse(bytes));
     };
     // SAFETY: the caller's relations are open.
     let heap_tuples = unsafe { table::read(heap, index, info, &mut each) };

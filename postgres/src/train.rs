@@ -127,18 +127,20 @@ unsafe fn trained(
     if let Some(lacks) = exceeds(known.len()).or_else(|| host.lacks_space(aside)) {
         return Ok(lacks);
     }
-    let (mut rows, mut missing) = (Spill::new(dim, in_memory, filters), 0);
+    let (mut rows, mut missing) = (Spill::new(dim, in_memory, filters), None);
     host.read_all(&known, &mut |row_id, vector, values| {
-        if missing == 0 && rows.add(row_id, vector, values).is_err() {
-            missing = rows.len() * 4 * dim;
+        if missing.is_none()
+            && let Err(bytes) = rows.add(row_id, vector, values)
+        {
+            missing = Some(bytes);
             rows = Spill::new(dim, 0, Vec::new());
         }
     });
     // The system may have less than `maintenance_work_mem`.
     let (count, engine) = (rows.len(), budget.of_engine(rows.len()));
     let lacks = match missing {
-        0 => refused(build_memory_bytes(count, dim, 1).min(engine) as usize),
-        missing => Some(Outcome::Lacks(Lack::System(missing))),
+        None => refused(build_memory_bytes(count, dim, 1).min(engine) as usize),
+        Some(bytes) => Some(Outcome::Lacks(Lack::System(bytes))),
     };
     match lacks {
         Some(lacks) => Ok(lacks),

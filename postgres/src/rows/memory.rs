@@ -12,6 +12,10 @@ use crate::errors;
 /// Bytes of vectors in a chunk of rows.
 pub(crate) const CHUNK_BYTES: usize = 4 << 20;
 
+/// Bytes that PostgreSQL and the allocator take beside an estimated amount: pages, and rests of
+/// blocks.
+const BESIDE_BYTES: usize = 1 << 20;
+
 /// Upper bounds of the bytes of a query: those beside its components and nearest rows, and those of
 /// each component.
 const QUERY_BYTES: u64 = 4096;
@@ -66,10 +70,10 @@ pub(crate) fn reserve(bytes: usize) {
     }
 }
 
-/// Whether the system would give `bytes` now.
+/// Whether the system would give `bytes` now, and the bytes that are not estimated.
 pub(crate) fn is_given(bytes: usize) -> bool {
     let mut probe = Vec::<u8>::new();
-    let given = probe.try_reserve_exact(bytes);
+    let given = probe.try_reserve_exact(bytes.saturating_add(BESIDE_BYTES));
     // The compiler may remove an allocation that is not used.
     std::hint::black_box(&mut probe);
     given.is_ok()

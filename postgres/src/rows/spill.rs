@@ -3,8 +3,6 @@
 //! Two scans of a table may see different rows, and the engine's two scans must not. Rows stay in
 //! memory while there is room. After that they lie in temporary files.
 
-use std::collections::TryReserveError;
-
 use pagehop_engine::{Column, ColumnRows, EachChunk, Error, Value, VectorSource};
 
 use super::memory::CHUNK_BYTES;
@@ -70,16 +68,17 @@ impl Spill {
     ///
     /// # Errors
     ///
-    /// If the system has no memory for the row.
-    pub(crate) fn add(&mut self, row_id: u64, vector: &[f32], values: &[Value]) -> Result<(), TryReserveError> {
+    /// If the system has no memory for the row: the bytes that it did not give.
+    pub(crate) fn add(&mut self, row_id: u64, vector: &[f32], values: &[Value]) -> Result<(), usize> {
         assert_eq!(vector.len(), self.dim, "all rows have the dimensions of their column");
         if self.row_ids.len() == self.row_ids.capacity() {
             // Grows by one chunk at a time: doubling would take twice the memory of the budget.
             let more = chunk_rows(self.dim);
-            self.row_ids.try_reserve_exact(more)?;
-            self.vectors.try_reserve_exact(more * self.dim)?;
+            let given = self.row_ids.try_reserve_exact(more).and(self.vectors.try_reserve_exact(more * self.dim));
+            given.map_err(|_| (self.row_ids.len() + more) * (size_of::<u64>() + 4 * self.dim))?;
         }
-        self.values.try_reserve(values.len())?;
+        let given = self.values.try_reserve(values.len());
+        given.map_err(|_| (self.values.len() + values.len()) * size_of::<Value>())?;
         self.values.extend_from_slice(values);
         self.row_ids.push(row_id);
         self.vectors.extend_from_slice(vector);
