@@ -127,10 +127,10 @@ def _versions(suite: str, product: str, *versions: str, more: str = "") -> str:
 _ENGINES: Mapping[str, str] = {
     "equal-recall": plan_of("honest", "slow", more="targets = [0.99, 0.05]"),
     "concurrency": plan_of(
-        "honest", "slow", load=QUICK + "repeats = 2\nsessions = [1, 2, 3]\n", more='suite = "concurrency"'
+        "honest", "slow", load=QUICK + "repeats = 1\nsessions = [1, 2, 3]\n", more='suite = "concurrency"'
     ),
     "cold": plan_of(
-        "cold", "lukewarm", load=QUICK + 'repeats = 1\ncold_queries = 20\ncaches = ["hot", "cold"]\n',
+        "cold", load=QUICK + 'repeats = 1\ncold_queries = 20\ncaches = ["hot", "cold"]\n',
         more='suite = "cold"',
     ),
     "phases": plan_of("slow", load=QUICK + "repeats = 1\nsessions = [1, 3]\n", more='suite = "phases"'),

@@ -36,7 +36,7 @@ name = "generated-16"
 rows = 2000
 queries = 60
 """
-QUICK = "seconds = 0.02\nwarmup_s = 0.02\nsearch_timeout_s = 20\n"
+QUICK = "seconds = 0.02\nwarmup_s = 0.01\nsearch_timeout_s = 20\n"
 
 
 @contextmanager

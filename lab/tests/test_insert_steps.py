@@ -93,7 +93,7 @@ def test_a_clock_that_is_set_during_a_step_is_reported_and_rates_stand(
 
     monkeypatch.setattr(steps, "_watch", watched)
     low, high = counted(server)[1:]
-    raw = sales.query(server, 1, State(low, high + 1), "point", 0, 4.0)
+    raw = sales.query(server, 1, State(low, high + 1), "point", 0, 2.0)
     assert set_by == [-3600.0]
     assert raw["clock_jump_s"] == pytest.approx(-3600, abs=1)
     # By the changed clock, the time would be an hour less.

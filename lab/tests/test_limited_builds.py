@@ -101,13 +101,13 @@ def test_an_engine_that_is_killed_for_its_memory_is_told_and_the_base_must_fit(t
 @pytest.mark.usefixtures("can_limit")
 def test_an_index_that_nearly_fills_its_limit_is_measured(tmp_path: Path) -> None:
     """The lab compares a query with rows, too, and takes little of the limit for that."""
-    dataset = SET.format(40_000).replace("-16", "-384")
+    dataset = SET.format(20_000).replace("-16", "-384").replace("60", "20")
     engine = '[[engine]]\nname = "honest"\nsearch = { ef = 10 }\n'
-    load = f"[load]\n{QUICK}repeats = 1\nbuild_memory_mib = 128\n"
+    load = f"[load]\n{QUICK}repeats = 1\nbuild_memory_mib = 64\n"
     results, said = run(load + dataset + engine, tmp_path / "run")
     assert results.is_whole, said
     (build,) = results.builds
-    assert build.raw["memory_limit"]["anonymous_peak_bytes"] > 40_000 * 384 * 4
+    assert build.raw["memory_limit"]["anonymous_peak_bytes"] > 20_000 * 384 * 4
 
 
 def test_where_memory_cannot_be_limited_no_figure_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,10 +123,10 @@ def test_where_memory_cannot_be_limited_no_figure_is_there(tmp_path: Path, monke
 
 @pytest.mark.usefixtures("can_limit")
 def test_a_build_of_pagehop_with_too_little_memory_says_the_least_that_will_do(tmp_path: Path) -> None:
-    text = LOAD.replace("160", "64") + SET.replace("60", "2").format(200_000) + '[[engine]]\nname = "pagehop"\n'
+    text = LOAD.replace("160", "64") + SET.replace("60", "2").format(150_000) + '[[engine]]\nname = "pagehop"\n'
     results, _ = run(text.replace("cold_queries = 20", "cold_queries = 1"), tmp_path / "run")
     (unbuilt,) = results.unbuilt
-    assert "a build of 200000 rows needs 71 MiB of memory, memory is 48 MiB" in unbuilt.reason
+    assert "a build of 150000 rows needs 57 MiB of memory, memory is 48 MiB" in unbuilt.reason
     assert not results.is_whole
 
 

@@ -38,10 +38,12 @@ def test_a_plan_says_with_which_sessions_to_look(tmp_path: Path) -> None:
 
 def test_only_points_with_these_sessions_are_looked_at_and_their_figures_are_as_before(tmp_path: Path) -> None:
     with fake_engines(tmp_path / "data"):
-        results, _ = run(plan_of("honest", load=LOAD, more='suite = "concurrency"'), tmp_path / "run")
+        text = plan_of("honest", load=LOAD, more='suite = "concurrency"') + "search = { ef = 10 }\n"
+        results, _ = run(text, tmp_path / "run")
     by_sessions: dict[int, list[Point]] = {}
     for point in results.points:
         by_sessions.setdefault(point.sessions, []).append(point)
+    assert sorted(by_sessions) == [1, 2]
     assert all("profile" not in point.raw for point in by_sessions[1])
     for point in by_sessions[2]:
         assert point.valid, point.wrong

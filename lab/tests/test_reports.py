@@ -100,7 +100,7 @@ def test_two_runs_agree_or_it_is_told(
 ) -> None:
     # The difference is a factor of twenty, over three repeats, so a busy machine cannot hide it.
     load = QUICK + "repeats = 3\nin_turns = 9\n"
-    plan = plan_of("slow", "drifting", load=load, more="targets = [0.99, 0.05]")
+    plan = plan_of("drifting", load=load, more="targets = [0.99, 0.05]")
     run(plan, tmp_path / "one")
     monkeypatch.setenv("DRIFT_MS", "40")
     run(plan, tmp_path / "other")
@@ -110,11 +110,9 @@ def test_two_runs_agree_or_it_is_told(
     assert main(["compare", str(tmp_path / "one"), str(tmp_path / "other")]) == 1
     assert "not alike" not in capsys.readouterr().out
     rows = list(csv.DictReader((tmp_path / "other/report/agreement-with-one.csv").open()))
-    assert [(row["engine"], row["recall >="]) for row in rows] == [
-        ("slow", "0.99"), ("slow", "0.05"), ("drifting", "0.99"), ("drifting", "0.05"),
+    assert [(row["engine"], row["recall >="], row["verdict"]) for row in rows] == [
+        ("drifting", "0.99", "differ"), ("drifting", "0.05", "differ"),
     ]  # fmt: skip
-    # The verdicts of the other engine depend on how busy the machine was.
-    assert [row["verdict"] for row in rows][2:] == ["differ"] * 2
     assert main(["compare", str(tmp_path / "one"), str(folder)]) == 1, "some engines are only in one of the runs"
     assert main(["compare", str(tmp_path / "one"), str(tmp_path / "nothing")]) == 1
 

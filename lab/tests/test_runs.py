@@ -34,6 +34,7 @@ SPECIAL = (
     "leaking",
     "costly",
     "drifting",
+    "hoarding",
     "dying-server",
     "hanging",
 )
@@ -185,15 +186,17 @@ def test_every_request_is_kept(folder: Path) -> None:
 
 def test_a_second_run_measures_nothing_again(folder: Path, whole: tuple[Results, str]) -> None:
     before = {path: path.stat().st_mtime_ns for path in folder.glob("points/*")}
+    # An engine of each kind: a process of every one takes half a second.
+    names = ["honest", "short", "missing", "refusing", "dying-in-search"]
     load = QUICK + "repeats = 2\nin_turns = 20\n"
-    results, said = run(plan_of(*EVERY, load=load, more='base = "honest"'), folder)
+    results, said = run(plan_of(*names, load=load, more='base = "honest"'), folder)
     after = {path: path.stat().st_mtime_ns for path in folder.glob("points/*")}
     new = [path for path in after if path not in before]
     assert {path: after[path] for path in before} == before
     built = [line.partition(": built")[0] for line in said.splitlines() if ": built" in line]
     assert built == ["generated-16.dying-in-search.m=8"], "only points that were never tried are measured"
     assert ["dying-in-search" in path.name for path in new] == [True]
-    assert [point.qps for point in results.points] == [point.qps for point in whole[0].points]
+    assert [point.qps for point in results.points] == [point.qps for point in whole[0].points if point.engine in names]
     assert failures(results, "dying-in-search") == failures(whole[0], "dying-in-search")
 
 
@@ -387,19 +390,17 @@ def test_sessions_ask_at_once(tmp_path: Path) -> None:
 
 def test_indexes_that_are_built_again_are_told_apart(tmp_path: Path) -> None:
     load = QUICK + "repeats = 2\nrebuilds = 2\nin_turns = 2\n"
-    results, _ = run(plan_of("honest", "slow", load=load), tmp_path)
+    results, _ = run(plan_of("honest", load=load), tmp_path)
     assert results.coverage.complete
     assert not results.coverage.failed
-    assert sorted((build.engine, build.rebuild) for build in results.builds) == [
-        ("honest", 0), ("honest", 1), ("slow", 0), ("slow", 1),
-    ]  # fmt: skip
-    assert len({point.file for point in results.points}) == len(results.points) == 2 * 2 * 2 * 2
+    assert sorted((build.engine, build.rebuild) for build in results.builds) == [("honest", 0), ("honest", 1)]
+    assert len({point.file for point in results.points}) == len(results.points) == 2 * 2 * 2
     table = next(
         table
         for table in json.loads((tmp_path / "report/tables.json").read_text())["sections"][0]["tables"]
         if table["title"] == "Indexes"
     )
-    assert [row[-1]["value"] for row in table["rows"]] == [2, 2]
+    assert [row[-1]["value"] for row in table["rows"]] == [2]
 
 
 def test_a_set_that_cannot_be_had_leaves_the_others(tmp_path: Path) -> None:

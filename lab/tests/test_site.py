@@ -24,11 +24,12 @@ KEPT = sorted(path.parent for path in (Path(__file__).parents[1] / "results").gl
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A site of two runs of fake engines."""
+    """A site of two runs of fake engines, the second a copy of the first."""
     place = tmp_path_factory.mktemp("site")
     with fake_engines(place / "data"):
-        for name in ("run-20260101-a", "run-20260102-b"):
-            run(plan_of("honest", "short", load=LOAD, more="targets = [0.99, 0.05]"), place / "runs" / name)
+        first = place / "runs/run-20260101-a"
+        run(plan_of("honest", "short", load=LOAD, more="targets = [0.99, 0.05]"), first)
+        shutil.copytree(first, place / "runs/run-20260102-b")
         assert build([place / "runs"], place / "made", lambda _: None) == 2
     return place / "made"
 

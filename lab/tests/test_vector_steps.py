@@ -33,7 +33,7 @@ PLAN = """
 suite = "vector-inserts"
 [load]
 rows = 1000
-seconds = 0.5
+seconds = 0.3
 dataset = "generated-16"
 [[server]]
 product = "mariadb"
@@ -74,7 +74,7 @@ def test_a_window_of_vectors_moves_and_the_nearest_are_found(tables: Any, datase
     said = vector_inserts.load(tables, dataset, ROWS, 60)
     assert said["index_bytes"] > ROWS * 16
     state = State(0, said["rows"])
-    raw = vector_inserts.write(tables, dataset, state, 5, 0.5)
+    raw = vector_inserts.write(tables, dataset, state, 5, 0.3)
     assert raw["count"] > 0
     assert tables.window() == (state.low, state.high)
     # Before VACUUM, all of pgvector's few candidates may be dead: on a fast machine most rows are.

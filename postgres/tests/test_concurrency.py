@@ -201,7 +201,7 @@ def test_sessions_read_write_and_vacuum_at_once(busy_cluster: Cluster) -> None:
     writers, readers, browser = [Writer(1), Writer(2)], [Reader(1), Reader(2)], Browser(3)
     crowd = Crowd(busy_cluster)
     with crowd.beside([reader.step for reader in readers] + [browser.step, vacuum]):
-        for thread in crowd.take([writer.step for writer in writers], 1200):
+        for thread in crowd.take([writer.step for writer in writers], 800):
             thread.join()
     for reader in [*readers, browser]:
         assert reader.recall > 0.95

@@ -28,8 +28,8 @@ from tests.test_bad_input import damage, without_checksums
 from tests.test_cancel import canceled
 from tests.test_inspect import ask, check
 
-# An index over GROWN_ROWS rows keeps its model, so only a few rows of a statement wait for it.
-YOUNG_ROWS, GROWN_ROWS = 300, 17_000
+# No insertion trains an index over GROWN_ROWS rows, so only a few rows of a statement wait for it.
+YOUNG_ROWS, GROWN_ROWS = 300, 6000
 
 
 @pytest.fixture(params=[YOUNG_ROWS, GROWN_ROWS])

@@ -187,7 +187,7 @@ def test_reads_in_flight_leave_nothing_behind(new_cluster: Callable[..., Cluster
         # By default, pages in the operating system's cache are only read when they are needed.
         cluster.psql("ALTER SYSTEM SET pagehop.read_ahead = on; SELECT pg_reload_conf()")
         with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
-            filled(connection, dim=WIDE)
+            filled(connection, dim=WIDE, rows=ROWS // 2)
             queries = vectors(12, seed=5, dim=WIDE)
             found = [by_index(connection, query) for query in queries]
             cost = last_scan(connection)
@@ -228,7 +228,7 @@ def test_pages_that_the_system_has_are_not_read_ahead(new_cluster: Callable[...,
         found: dict[str, list[list[int]]] = {}
         ahead: dict[str, list[int]] = {}
         with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
-            filled(connection, dim=WIDE)
+            filled(connection, dim=WIDE, rows=ROWS // 2)
             # A process that loses its CPU during reads measures them as slow. It then begins reads
             # early until it has measured enough fast ones, and must stop doing so.
             for _ in range(CALM_TRIES):

@@ -16,7 +16,7 @@ from tests.test_training import PAGES
 
 # Number of failures of an operation. The first ones may add pages, the later ones must use free
 # space.
-FAILURES = 3
+FAILURES = 2
 # Most pages that all failures and vacuums add, for dead rows and for lists of them. A failed
 # statement would add 120 pages if there were no free slots.
 MORE_PAGES = 36

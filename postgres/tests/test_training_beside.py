@@ -14,7 +14,7 @@ from psycopg import errors
 from devserver import Cluster
 from tests.items import DIM, QUERIES, RELAXED, Connect, create, ids, number, only_by_index, run, value, vectors
 from tests.test_maintenance import wait
-from tests.test_training import TRAINED, WAITS, WANTS, grow, stopped_while_it_holds_the_lock
+from tests.test_training import GROWN, TRAINED, WAITS, WANTS, grow, stopped_while_it_holds_the_lock
 
 # autovacuum_freeze_max_age is at least this.
 TRANSACTIONS = 100_000
@@ -29,8 +29,12 @@ def test_a_row_of_another_session_that_the_index_will_refuse_is_not_read(connect
     run(connection, f"CREATE FUNCTION waits(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$BEGIN {lock} END$$")
     # Rows come into this index first.
     run(connection, "CREATE INDEX ON items (waits(id))")
+    # The function runs a statement, so rows come into the other index one by one. They would train
+    # it with 8, 64 and 512 rows, so it is built over the first 200.
+    grow(connection, vectors(GROWN, seed=1)[:200])
     run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops, tags)")
-    grow(connection, vectors(7000, seed=1))
+    grow(connection, vectors(GROWN, seed=1)[200:], first=200)
+    assert value(connection, WANTS) is True
     failed: list[psycopg.Error] = []
 
     def insert() -> None:
@@ -47,7 +51,7 @@ def test_a_row_of_another_session_that_the_index_will_refuse_is_not_read(connect
         waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
         wait(lambda: number(watcher, waits) > 0)
         run(connection, "VACUUM items")
-        assert number(connection, TRAINED) == 7000
+        assert number(connection, TRAINED) == GROWN
     finally:
         run(watcher, "SELECT pg_advisory_unlock(7)")
         thread.join()
@@ -67,7 +71,7 @@ def test_a_row_that_a_snapshot_of_a_standby_sees_stays(new_cluster: Callable[...
         psycopg.connect(cluster.dsn(), autocommit=True) as keeper,
     ):
         create(connection)
-        grow(connection, vectors(7000, seed=1))
+        grow(connection, vectors(GROWN, seed=1))
         run(connection, "VACUUM (FREEZE, INDEX_CLEANUP off) items")
         replica = cluster.basebackup({"max_standby_streaming_delay": -1})
         replica.start()
@@ -77,9 +81,9 @@ def test_a_row_that_a_snapshot_of_a_standby_sees_stays(new_cluster: Callable[...
             psycopg.connect(replica.dsn(), autocommit=True) as watcher,
         ):
             run(other, "BEGIN ISOLATION LEVEL REPEATABLE READ")
-            assert number(other, "SELECT count(*) FROM items") == 7000
+            assert number(other, "SELECT count(*) FROM items") == GROWN
             run(keeper, "BEGIN ISOLATION LEVEL REPEATABLE READ")
-            assert number(keeper, "SELECT count(*) FROM items") == 7000
+            assert number(keeper, "SELECT count(*) FROM items") == GROWN
             run(connection, "DELETE FROM items WHERE id = 77")
             thread = threading.Thread(target=run, args=(vacuum, "VACUUM items"))
             with stopped_while_it_holds_the_lock(holder, connection):
@@ -88,21 +92,21 @@ def test_a_row_that_a_snapshot_of_a_standby_sees_stays(new_cluster: Callable[...
                 wait(lambda: number(connection, WAITS.format(vacuum.info.backend_pid)) > 0)
                 run(keeper, "COMMIT")
             thread.join()
-            assert number(connection, TRAINED) == 6999
+            assert number(connection, TRAINED) == GROWN - 1
             waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'RecoveryConflictSnapshot'"
             late = time.monotonic() + 60
-            while number(watcher, waits) == 0 and number(watcher, TRAINED) < 6999:
+            while number(watcher, waits) == 0 and number(watcher, TRAINED) < GROWN - 1:
                 assert time.monotonic() < late, "replay does not go on"
                 time.sleep(0.02)
             run(other, f"{RELAXED}; SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off")
             seen = ids(other, f"SELECT id FROM items ORDER BY embedding <-> '{QUERIES[0]}'")
-            assert sorted(seen) == list(range(7000))
+            assert sorted(seen) == list(range(GROWN))
             run(other, "COMMIT")
             cluster.wait_for_replay(replica)
-            assert number(watcher, TRAINED) == 6999
+            assert number(watcher, TRAINED) == GROWN - 1
             with only_by_index(other):
                 run(other, RELAXED)
-                assert len(ids(other, f"SELECT id FROM items ORDER BY embedding <-> '{QUERIES[0]}'")) == 6999
+                assert len(ids(other, f"SELECT id FROM items ORDER BY embedding <-> '{QUERIES[0]}'")) == GROWN - 1
     replica.remove()
 
 
@@ -114,7 +118,7 @@ def test_a_vacuum_against_wraparound_does_not_train(new_cluster: Callable[..., C
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         create(connection)
         run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
-        grow(connection, vectors(7000, seed=1))
+        grow(connection, vectors(GROWN, seed=1))
         trained = number(connection, TRAINED)
         run(connection, "CREATE TABLE used (of int) WITH (autovacuum_enabled = off)")
         one = "BEGIN INSERT INTO used VALUES (1); EXCEPTION WHEN OTHERS THEN RAISE; END"
@@ -127,4 +131,4 @@ def test_a_vacuum_against_wraparound_does_not_train(new_cluster: Callable[..., C
         assert number(connection, TRAINED) == trained
         assert value(connection, WANTS) is True
         run(connection, "VACUUM items")
-        assert number(connection, TRAINED) == 7000
+        assert number(connection, TRAINED) == GROWN

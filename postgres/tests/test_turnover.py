@@ -31,7 +31,7 @@ def test_an_index_with_a_column_of_times_of_updates_does_not_grow(connect: Conne
     with_time(connection)
     run(connection, f"CREATE SEQUENCE times START {ROWS}")
     sizes = []
-    for turn in range(24):
+    for turn in range(16):
         run(connection, f"UPDATE items SET at = nextval('times') WHERE id % 4 = {turn % 4}")
         run(connection, "VACUUM items")
         sizes.append(number(connection, SIZE))

@@ -13,13 +13,14 @@ import psycopg
 import pytest
 
 from devserver import Cluster
-from tests.items import RELAXED, Connect, by_index, create, fill, number, run, value, vectors
+from tests.items import RELAXED, Connect, by_index, create, everything, fill, number, run, value, vectors
 from tests.test_inspect import check
 from tests.test_maintenance import wait
+from tests.test_memory import notices
 from tests.test_training import TRAINED, WANTS, grow
 
-# Dimensions of vectors that are stored in the TOAST table.
-WIDE = 600
+# Dimensions and number of vectors that are stored in the TOAST table.
+WIDE, WIDE_ROWS = 600, 1700
 
 
 def test_a_training_reads_no_vector_that_another_vacuum_has_removed(connect: Connect) -> None:
@@ -30,10 +31,10 @@ def test_a_training_reads_no_vector_that_another_vacuum_has_removed(connect: Con
     run(connection, "ALTER TABLE items SET (autovacuum_enabled = off, toast.autovacuum_enabled = off)")
     # Notes make the table long enough for a vacuum that sleeps after a few blocks.
     run(connection, "ALTER TABLE items ALTER note SET DEFAULT repeat('x', 700)")
-    grow(connection, vectors(2400, seed=1, dim=WIDE))
+    grow(connection, vectors(WIDE_ROWS, seed=1, dim=WIDE))
     assert value(connection, WANTS) is True
     toast = value(connection, "SELECT reltoastrelid::regclass::text FROM pg_class WHERE relname = 'items'")
-    run(vacuum, "SET vacuum_cost_delay = 20; SET vacuum_cost_limit = 20")
+    run(vacuum, "SET vacuum_cost_delay = 10; SET vacuum_cost_limit = 20")
     failed: list[Exception] = []
 
     def train() -> None:
@@ -67,12 +68,12 @@ def test_a_training_reads_no_vector_that_another_vacuum_has_removed(connect: Con
     os.kill(vacuum.info.backend_pid, signal.SIGCONT)
     thread.join()
     assert failed == []
-    assert number(connection, TRAINED) >= 2400
+    assert number(connection, TRAINED) >= WIDE_ROWS
     check(connection)
     query = vectors(1, seed=3, dim=WIDE)[0]
     with connection.transaction():
         run(connection, RELAXED)
-        assert sorted(by_index(connection, query, 2401)) == list(range(2400))
+        assert sorted(by_index(connection, query, WIDE_ROWS + 1)) == list(range(WIDE_ROWS))
 
 
 def test_workers_of_a_parallel_vacuum_leave_the_index_to_the_leader(connect: Connect) -> None:
@@ -94,22 +95,34 @@ def test_workers_of_a_parallel_vacuum_leave_the_index_to_the_leader(connect: Con
         assert (report["nodes"], report["dead_nodes"]) == (1000, 0)
 
 
-def test_autovacuum_keeps_to_its_own_memory(new_cluster: Callable[..., Cluster]) -> None:
+def test_a_training_without_enough_memory_leaves_the_index_as_it_is(new_cluster: Callable[..., Cluster]) -> None:
+    """Autovacuum has a setting of its own. VACUUM tells its user which one is too small."""
     settings = {"autovacuum_naptime": 1, "autovacuum_work_mem": "1MB", "maintenance_work_mem": "64MB"}
-    cluster = new_cluster(fsync=False, **settings)
+    cluster, rows = new_cluster(fsync=False, **settings), 16_600
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
+        said = notices(connection)
         create(connection)
         run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
         # With up to 16,384 rows, a training takes the memory that it needs.
-        grow(connection, vectors(17_500, seed=1), step=250)
+        grow(connection, vectors(rows, seed=1), step=1000)
         assert value(connection, WANTS) is True
         run(connection, "ALTER TABLE items SET (autovacuum_enabled = on)")
         refused = "was trained with far fewer rows, and autovacuum_work_mem is too small to train it again"
         wait(lambda: refused in cluster.log_text())
         assert value(connection, WANTS) is True
         run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
+        logged = len(cluster.log_text())
+        run(connection, "SET maintenance_work_mem = '1MB'")
         run(connection, "VACUUM items")
-        assert value(connection, WANTS) is False
+        wanted = 'the model of index "items_embedding" was trained with far fewer rows, and maintenance_work_mem is too'
+        assert any(wanted in text and "SET maintenance_work_mem" in text for text in said), said
+        assert value(connection, WANTS) is True
+        # VACUUM has a search path without the schema.
+        assert re.search(r"REINDEX INDEX CONCURRENTLY (public\.)?items_embedding;", cluster.log_text()[logged:])
+        assert everything(connection) == list(range(rows))
+        run(connection, "RESET maintenance_work_mem")
+        run(connection, "VACUUM items")
+        assert (value(connection, WANTS), number(connection, TRAINED)) == (False, rows)
     cluster.remove()
 
 

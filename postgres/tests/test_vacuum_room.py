@@ -16,7 +16,7 @@ from devserver import Cluster
 from tests.items import DIM, QUERIES, Connect, by_index, create, everything, number, run, value, vectors
 from tests.test_inspect import ask, check
 from tests.test_memory import dead_rows, delete, notices
-from tests.test_training import PAGES, TRAINED, WANTS, grow
+from tests.test_training import GROWN, PAGES, TRAINED, WANTS, grow
 
 
 def test_a_vacuum_goes_on_without_disk_space_for_a_training(
@@ -29,7 +29,7 @@ def test_a_vacuum_goes_on_without_disk_space_for_a_training(
         run(connection, f"CREATE TABLE items (id int PRIMARY KEY, embedding vector({DIM}), note text)")
         index = "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_l2_ops) TABLESPACE small"
         run(connection, index)
-        grow(connection, vectors(7000, seed=1))
+        grow(connection, vectors(GROWN, seed=1))
         delete(connection, "id < 10")
         before, size = number(connection, TRAINED), number(connection, PAGES) * 8192
         assert value(connection, WANTS) is True
@@ -38,13 +38,13 @@ def test_a_vacuum_goes_on_without_disk_space_for_a_training(
         said = notices(connection)
         run(connection, "VACUUM items")
         [notice] = said
-        assert "there is no room to train it again: a build of 6990 rows" in notice
+        assert f"there is no room to train it again: a build of {GROWN - 10} rows" in notice
         assert "MiB of disk space" in notice
         assert (number(connection, TRAINED), dead_rows(connection)) == (before, 0)
-        assert everything(connection) == list(range(10, 7000))
+        assert everything(connection) == list(range(10, GROWN))
         subprocess.run(["mount", "-o", "remount,size=64m", small_disk], check=True)
         run(connection, "VACUUM items")
-        assert number(connection, TRAINED) == 6990
+        assert number(connection, TRAINED) == GROWN - 10
         run(connection, "DROP TABLE items")
         run(connection, "DROP TABLESPACE small")
 
@@ -53,19 +53,19 @@ def test_a_vacuum_goes_on_without_room_for_temporary_files(connect: Connect) -> 
     connection, dim = connect(), 600
     create(connection, dim=dim)
     run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
-    grow(connection, vectors(2600, seed=1, dim=dim))
+    grow(connection, vectors(2000, seed=1, dim=dim))
     assert value(connection, WANTS) is True
     said = notices(connection)
     run(connection, "SET maintenance_work_mem = '1MB'; SET temp_file_limit = '1MB'")
     delete(connection, "id < 10")
     run(connection, "VACUUM items")
     [notice] = said
-    assert "there is no room to train it again: its rows need 6 MiB of temporary files, 1 MiB are free" in notice
+    assert "there is no room to train it again: its rows need 5 MiB of temporary files, 1 MiB are free" in notice
     assert dead_rows(connection) == 0
     # The rows fit, and the codes that are put aside, too.
     run(connection, "SET temp_file_limit = '64MB'")
     run(connection, "VACUUM items")
-    assert number(connection, TRAINED) == 2590
+    assert number(connection, TRAINED) == 1990
     assert len(said) == 1
 
 
@@ -74,7 +74,7 @@ def test_a_vacuum_that_keeps_its_snapshot_does_not_train(connect: Connect) -> No
     connection = connect()
     create(connection)
     run(connection, "ALTER TABLE items SET (autovacuum_enabled = off)")
-    grow(connection, vectors(7000, seed=1))
+    grow(connection, vectors(GROWN, seed=1))
     delete(connection, "id < 10")
     run(connection, "SET default_transaction_isolation = 'repeatable read'")
     said, before = notices(connection), number(connection, TRAINED)
@@ -84,7 +84,7 @@ def test_a_vacuum_that_keeps_its_snapshot_does_not_train(connect: Connect) -> No
     run(connection, "RESET default_transaction_isolation")
     said.clear()
     run(connection, "VACUUM items")
-    assert (number(connection, TRAINED), said) == (6990, [])
+    assert (number(connection, TRAINED), said) == (GROWN - 10, [])
 
 
 def test_a_training_says_that_a_calibration_by_queries_is_of_the_graph_before(
@@ -94,11 +94,11 @@ def test_a_training_says_that_a_calibration_by_queries_is_of_the_graph_before(
     cluster = new_cluster(autovacuum=False, fsync=False)
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         create(connection)
-        grow(connection, vectors(7000, seed=1))
+        grow(connection, vectors(GROWN, seed=1))
         asked = f"ARRAY[{','.join(repr(vector) for vector in vectors(60, seed=4))}]::vector[]"
         run(connection, f"SELECT pagehop_calibrate('items_embedding', {asked})")
         run(connection, "VACUUM items")
-        assert number(connection, TRAINED) == 7000
+        assert number(connection, TRAINED) == GROWN
         info = ask(connection, "pagehop_info")
         assert (info["calibrated_by_queries"], info["changes_since_calibration"]) == (True, 0)
         kept = "was trained again, which gave it another graph since it was calibrated by queries"
@@ -107,7 +107,7 @@ def test_a_training_says_that_a_calibration_by_queries_is_of_the_graph_before(
         assert cluster.log_text().count(kept) == 1
         run(connection, "DELETE FROM items WHERE id % 4 = 0")
         run(connection, "VACUUM items")
-        assert "has had 1750 rows added or deleted since it was calibrated by queries" in cluster.log_text()
+        assert f"has had {GROWN // 4} rows added or deleted since it was calibrated by queries" in cluster.log_text()
         run(connection, "REINDEX INDEX items_embedding")
         assert ask(connection, "pagehop_info")["calibrated_by_queries"] is False
 
@@ -118,21 +118,21 @@ def test_an_error_of_a_concurrent_build_does_not_disturb_the_session(new_cluster
     """
     cluster = new_cluster(autovacuum=False, fsync=False)
     if cluster.server.major < 18:
-        pytest.skip("PostgreSQL 17 gives maintenance at least 1 MB, in which 15,000 places are sorted")
+        pytest.skip("PostgreSQL 17 gives maintenance at least 1 MB, in which 5,000 places are sorted")
     with psycopg.connect(cluster.dsn(), autocommit=True) as connection:
         create(connection)
-        grow(connection, vectors(15_000, seed=1), step=5000)
+        grow(connection, vectors(5000, seed=1), step=5000)
         run(connection, "SET maintenance_work_mem = '64kB'; SET temp_file_limit = 0")
         with pytest.raises(errors.ConfigurationLimitExceeded, match="temp_file_limit"):
             run(connection, "REINDEX INDEX CONCURRENTLY items_embedding")
         new = "items_embedding_ccnew"
         assert value(connection, f"SELECT indisvalid FROM pg_index WHERE indexrelid = '{new}'::regclass") is False
-        assert check(connection)["nodes"] == 15_000
-        grow(connection, vectors(200, seed=2), first=15_000)
+        assert check(connection)["nodes"] == 5000
+        grow(connection, vectors(200, seed=2), first=5000)
         run(connection, "DELETE FROM items WHERE id < 100")
         run(connection, "VACUUM (INDEX_CLEANUP on) items")
-        assert check(connection)["nodes"] == 15_100
+        assert check(connection)["nodes"] == 5100
         assert len(by_index(connection, QUERIES[0])) == 10
         run(connection, f"DROP INDEX {new}; RESET maintenance_work_mem; RESET temp_file_limit")
         run(connection, "REINDEX INDEX CONCURRENTLY items_embedding")
-        assert check(connection)["nodes"] == 15_100
+        assert check(connection)["nodes"] == 5100

@@ -205,7 +205,6 @@ def test_a_figure_that_no_result_has_is_found_and_made_again(tmp_path: Path) -> 
     (tmp_path / "lab").mkdir()
     for folder in ["lab/results", "lab/pagehop_lab"]:
         (tmp_path / folder).symlink_to(REPOSITORY / folder)
-    assert run(tmp_path, "--check").returncode == 0
     charted = re.search(r">(\d+,\d+)<", (tmp_path / "docs/benchmarks.svg").read_text())
     assert charted is not None
     for name in MADE:
@@ -215,5 +214,9 @@ def test_a_figure_that_no_result_has_is_found_and_made_again(tmp_path: Path) -> 
         done = run(tmp_path, "--check")
         assert done.returncode == 1
         assert done.stderr.startswith(name)
-        assert run(tmp_path).returncode == 0
-        assert (tmp_path / name).read_text() == right
+        (tmp_path / name).write_text(right)
+    for name in MADE:
+        (tmp_path / name).write_text((tmp_path / name).read_text().replace(charted[1], "0"))
+    assert run(tmp_path).returncode == 0
+    for name in MADE:
+        assert (tmp_path / name).read_text() == (REPOSITORY / name).read_text()

@@ -39,7 +39,7 @@ class Model:
         return recall(found, truth)
 
 
-@pytest.mark.parametrize("metric", ["l2", "ip", "cosine"])
+@pytest.mark.parametrize("metric", ["l2", pytest.param("ip", marks=pytest.mark.long), "cosine"])
 def test_rows_are_added_and_deleted_as_in_a_dictionary(metric: str, path: Path) -> None:
     model, random = Model(), np.random.default_rng(1)
     with pagehop.create(path, DIM, metric, auto_vacuum=None) as index:
@@ -192,7 +192,7 @@ def test_bad_rows_are_refused_and_nothing_changes(name: str, writer: pagehop.Ind
     writer.add(1, X[1])
 
 
-@pytest.mark.parametrize("threads", [0, 1, 5])
+@pytest.mark.parametrize("threads", [pytest.param(0, marks=pytest.mark.long), 1, 5])
 def test_rows_are_there_whatever_number_of_threads_added_them(threads: int, path: Path) -> None:
     model = Model()
     with pagehop.create(path, DIM, "l2") as index:

@@ -35,7 +35,7 @@ def exact(metric: str, x: Float32, q: Float32) -> Float32:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("metric", ["l2", "ip", "cosine"])
+@pytest.mark.parametrize("metric", ["l2", pytest.param("ip", marks=pytest.mark.long), "cosine"])
 def test_distances_are_those_of_the_vectors(metric: str, kind: str, path: Path) -> None:
     x, q = rows(1, 2000), rows(2, 30)
     with pagehop.build(path, x, metric=metric, vectors=kind, write=True) as index:

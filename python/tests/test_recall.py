@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import pagehop
+from oracle import nearest
 from pagehop.arrays import Float32, Int64
 from pagehop.recall_warnings import RecallWarnings
 
@@ -24,12 +25,6 @@ def rows(count: int, seed: int) -> Float32:
     plane = np.random.default_rng(99).normal(size=(6, DIM))
     noise = 0.05 * np.random.default_rng(seed + 1000).normal(size=(count, DIM))
     return np.asarray(np.sin(latent @ plane) + noise, dtype=np.float32)
-
-
-def truth(vectors: Float32, queries: Float32, k: int) -> Int64:
-    """The positions of the `k` nearest rows, by brute force, shape [queries, k]."""
-    distances = ((queries[:, np.newaxis, :].astype(np.float64) - vectors[np.newaxis]) ** 2).sum(axis=2)
-    return np.argsort(distances, axis=1)[:, :k]
 
 
 def share(found: Int64, right: Int64) -> float:
@@ -51,7 +46,7 @@ def path(vectors: Float32, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_search_reaches_the_recall_that_is_given(path: Path, vectors: Float32) -> None:
     queries = rows(300, 2)
-    right = truth(vectors, queries, 10)
+    right = nearest(vectors, queries, 10)
     with pagehop.open(path) as index:
         hops = 0
         for recall in [0.9, 0.95, 0.98, 0.99]:
@@ -131,7 +126,7 @@ def test_a_stop_in_the_calibration_of_a_retrain_leaves_it_trained(vectors: Float
 def test_an_audit_agrees_with_brute_force(path: Path, vectors: Float32) -> None:
     queries = rows(200, 3)
     with pagehop.open(path) as index:
-        by_hand = share(index.search(queries, search_list=30).ids, truth(vectors, queries, 10))
+        by_hand = share(index.search(queries, search_list=30).ids, nearest(vectors, queries, 10))
         report = index.recall(10, queries=queries, search_list=30)
         assert abs(report.recall - by_hand) < 0.004
         assert (report.k, report.target, report.samples) == (10, None, 200)
@@ -234,7 +229,7 @@ def test_rows_that_train_the_model_calibrate_the_index(vectors: Float32, tmp_pat
         index.add(range(700), vectors[:700])
         assert index.info().calibrated is None
         # A search visits all rows of a small index.
-        right = truth(vectors[:700], vectors[:20], 10)
+        right = nearest(vectors[:700], vectors[:20], 10)
         assert share(index.search(vectors[:20], recall=0.99).ids, right) > 0.99
         assert index.calibrate() is None
         index.add(range(700, 1100), vectors[700:1100])
@@ -287,7 +282,7 @@ def test_a_calibration_by_queries_stays_until_the_next(vectors: Float32, tmp_pat
 
 def test_a_recall_out_of_reach_warns_once_and_searches_as_hard_as_was_tried(path: Path, vectors: Float32) -> None:
     queries = rows(60, 6)
-    right = truth(vectors, queries, 10)
+    right = nearest(vectors, queries, 10)
     with pagehop.open(path) as index:
         known = index.calibration
         assert known is not None
@@ -306,7 +301,7 @@ def test_more_rows_than_were_calibrated_are_found_with_the_recall_that_is_given(
     queries = rows(60, 7)
     with pagehop.open(path) as index:
         for k in [150, 600]:
-            right = truth(vectors, queries, k)
+            right = nearest(vectors, queries, k)
             for recall in [0.9, 0.98]:
                 assert share(index.search(queries, k, recall=recall).ids, right) > recall - 0.01
             assert share(index.search(queries, k).ids, right) > 0.97, "the default recall is 0.98"

@@ -34,7 +34,8 @@ BUILD = """
         if times == int(sys.argv[4]):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    pagehop.build(sys.argv[1], np.load(sys.argv[2]), memory=int(sys.argv[5]), threads=2, progress=progress)
+    options = {"memory": int(sys.argv[5]), "threads": 2, "calibrate": False}
+    pagehop.build(sys.argv[1], np.load(sys.argv[2]), **options, progress=progress)
 """
 
 
@@ -64,27 +65,33 @@ def built(path: Path, vectors: np.ndarray = X) -> tuple[list[str], int]:
         if phase == "resume":
             resumed = done
 
-    pagehop.build(path, vectors, memory=MEMORY, threads=2, progress=progress).close()
+    # A calibration takes longer than these builds, and comes after all that they resume.
+    pagehop.build(path, vectors, memory=MEMORY, threads=2, calibrate=False, progress=progress).close()
     return phases, resumed
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of all rows."""
+    path = tmp_path_factory.mktemp("whole") / "x"
+    phases, resumed = built(path)
+    assert (resumed, phases.count("refine") > 2) == (0, True)
+    return path
+
+
+@pytest.fixture(scope="module")
 def vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("vectors") / "vectors.npy"
     np.save(file, X)
     return file
 
 
-def test_a_killed_build_is_gone_on_with(path: Path, vectors: Path) -> None:
-    phases, resumed = built(path)
-    assert (resumed, phases.count("refine") > 2) == (0, True)
-    whole = pages(path)
-    path.unlink()
+def test_a_killed_build_is_gone_on_with(path: Path, vectors: Path, whole: Path) -> None:
     assert killed(path, vectors, "merge", 1)
     assert beside(path) == ["x-build"]
     phases, resumed = built(path)
     assert (resumed, "refine" in phases) == (ROWS, False)
-    assert pages(path) == whole
+    assert pages(path) == pages(whole)
     assert beside(path) == []
 
 
@@ -107,10 +114,8 @@ def files_limited_to(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_files_that_cannot_grow_end_a_build_and_nothing_is_left(path: Path) -> None:
-    built(path)
-    size = path.stat().st_size
-    path.unlink()
+def test_files_that_cannot_grow_end_a_build_and_nothing_is_left(path: Path, whole: Path) -> None:
+    size = whole.stat().st_size
     for most in [100, size // 40, size // 10, size // 4, size - 1]:
         with files_limited_to(most), pytest.raises(pagehop.FullError, match="x"):
             built(path)

@@ -175,7 +175,10 @@ fn a_build_that_is_killed_in_any_phase_goes_on_and_gives_the_same_index() {
     let before = ["read", "train", "encode", "spread"];
     let within = ["partition", "connect", "prune", "refine"];
     let after = ["merge", "reach", "anchor", "write", "vectors", "columns", "scan", "search"];
-    for phase in before.into_iter().chain(within).chain(after) {
+    // `./dev test long` has all phases.
+    let some = |phase: &&str| ["spread", "partition", "refine", "merge", "search"].contains(phase);
+    let phases = before.into_iter().chain(within).chain(after);
+    for phase in phases.filter(|phase| std::env::var("PAGEHOP_LONG").is_ok() || some(phase)) {
         assert_eq!(child_of(&path, phase), None, "the build was not killed in {phase}");
         assert_eq!(std::fs::read(&path).unwrap(), b"what was there", "{phase}");
         let names = scratch.names();
@@ -184,7 +187,7 @@ fn a_build_that_is_killed_in_any_phase_goes_on_and_gives_the_same_index() {
         assert_eq!(left, if kept { &["items.pagehop-build"][..] } else { &[] }, "{phase}");
         let said = child_of(&path, "never").unwrap();
         let (_, rows) = said.split_once("resumed ").unwrap();
-        resumed.push(rows.split(' ').next().unwrap().parse::<u64>().unwrap());
+        resumed.push((phase, rows.split(' ').next().unwrap().parse::<u64>().unwrap()));
         assert_eq!(scratch.names(), ["items.pagehop", "whole.pagehop"], "{phase}");
         assert!(bodies(&path) == bodies(&whole), "killed in {phase} it gave another index");
         std::fs::write(&path, "what was there").unwrap();
@@ -192,9 +195,14 @@ fn a_build_that_is_killed_in_any_phase_goes_on_and_gives_the_same_index() {
     println!("{resumed:?} of {KILLED_ROWS} rows were connected before");
     // When the child is killed before "refine", no partition is finished. In "refine", the first
     // one is finished. After "refine", all are.
-    assert_eq!(resumed[..7], [0; 7]);
-    assert!(resumed[7] > 0 && resumed[7] < KILLED_ROWS);
-    assert_eq!(resumed[8..], [KILLED_ROWS; 8]);
+    for (phase, rows) in resumed {
+        let expected = match phase {
+            "refine" => 1..KILLED_ROWS,
+            _ if after.contains(&phase) => KILLED_ROWS..KILLED_ROWS + 1,
+            _ => 0..1,
+        };
+        assert!(expected.contains(&rows), "{rows} rows were connected before {phase}");
+    }
 }
 
 #[test]
@@ -302,11 +310,11 @@ fn memory_is_kept(rows: u64, dim: usize) {
 
 #[test]
 fn the_memory_of_a_build_is_kept() {
-    memory_is_kept(20_000, DIM);
+    memory_is_kept(12_000, DIM);
 }
 
 /// With many dimensions, the rows that the model is trained with are most of what a build holds.
 #[test]
 fn the_memory_of_a_build_of_many_dimensions_is_kept() {
-    memory_is_kept(5_000, 1536);
+    memory_is_kept(3_500, 1536);
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pagehop_lab.analysis.coverage import Coverage
@@ -111,7 +112,16 @@ class ServerResults:
 
     def of(self, server: str, case: str) -> list[Measured]:
         """Valid repeats of one test of one server."""
-        return [one for one in self.measured if one.valid and (one.server, one.case) == (server, case)]
+        return list(self._valid.get((server, case), ()))
+
+    @cached_property
+    def _valid(self) -> Mapping[tuple[str, str], Sequence[Measured]]:
+        """The valid repeats by server and test: the tables of a report ask for them often."""
+        found: dict[tuple[str, str], list[Measured]] = {}
+        for one in self.measured:
+            if one.valid:
+                found.setdefault((one.server, one.case), []).append(one)
+        return found
 
     @property
     def names(self) -> list[str]:

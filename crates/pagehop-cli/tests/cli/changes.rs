@@ -141,14 +141,14 @@ fn ids_to_delete_are_text_or_a_column() {
 #[test]
 fn a_killed_import_is_resumed() {
     let folder = Folder::new();
-    let mut items = vectors(12_030, 16, 9);
-    let queries = items.split_off(12_000);
+    let mut items = vectors(6_030, 16, 9);
+    let queries = items.split_off(6_000);
     folder.fbin("items.fbin", &items);
     folder.run("create whole --dim 16").ok();
-    folder.run("add whole items.fbin --batch 12000").ok();
+    folder.run("add whole items.fbin --batch 6000").ok();
     folder.run("create i --dim 16").ok();
     // Twice, so that an import that was resumed is resumed again.
-    for (line, rows) in [("add i items.fbin --batch 200", 1000), ("add i items.fbin --batch 200 --resume", 3000)] {
+    for (line, rows) in [("add i items.fbin --batch 200", 1000), ("add i items.fbin --batch 200 --resume", 2000)] {
         Running::add(&folder, line, "i", rows).kill();
         let there = folder.rows("i");
         assert!(there >= rows && there.is_multiple_of(200), "{there} rows");
@@ -157,17 +157,17 @@ fn a_killed_import_is_resumed() {
     let there = folder.rows("i");
     assert!(folder.names().contains(&"i-log".to_owned()));
     let run = folder.run("add i items.fbin --batch 500 --resume --json");
-    let expected = format!("resuming: the first {},{:03} of 12,000 rows", there / 1000, there % 1000);
+    let expected = format!("resuming: the first {},{:03} of 6,000 rows", there / 1000, there % 1000);
     assert!(run.stderr.starts_with(&expected), "{there}: {run:?}");
     let added = json_lines(&run.ok()).remove(0);
-    assert_eq!((&added["first_row"], &added["added"]), (&json!(there), &json!(12_000 - there)));
+    assert_eq!((&added["first_row"], &added["added"]), (&json!(there), &json!(6_000 - there)));
     assert_eq!((&added["replaced"], &added["unchanged"]), (&json!(0), &json!(0)));
     assert!(!folder.names().iter().any(|name| name.contains("i-")), "{:?}", folder.names());
 
     for index in ["i", "whole"] {
-        assert_eq!(folder.rows(index), 12_000);
+        assert_eq!(folder.rows(index), 6_000);
         let check = report_of_check(&folder, index);
-        assert_eq!((&check["nodes"], &check["reachable"]), (&json!(12_000), &json!(12_000)));
+        assert_eq!((&check["nodes"], &check["reachable"]), (&json!(6_000), &json!(6_000)));
         let found = recall(&folder, index, &items, &queries);
         assert!(found >= 0.95, "{index}: {found}");
     }

@@ -6,8 +6,10 @@ use pagehop_engine::{Index, Metric, SearchOptions};
 use pagehop_sim::{Calls, Faults, FaultyPages, MemPages};
 
 const DIM: usize = 96;
-/// Bytes of a landmark on its page: 16, and the edge code of 96 dimensions in whole words.
-const LANDMARK_BYTES: usize = 16 + 16;
+/// Dimensions of which few landmarks fill a page.
+const WIDE: usize = 2048;
+/// Bytes of a landmark on its page: 16, and the edge code, of 1,536 bits at most.
+const LANDMARK_BYTES: usize = 16 + 192;
 const PAGE_LANDMARKS: usize = (8168 - 16) / LANDMARK_BYTES;
 
 /// The number of landmarks on each page of landmarks.
@@ -21,9 +23,11 @@ fn hops(pages: &MemPages, rows: &Rows, queries: &[f32]) -> (f64, f64) {
     let index = Index::open(pages).unwrap();
     let search = SearchOptions { search_list: 400, slack: 0.1, beam_width: 4 };
     let mut searcher = index.searcher();
-    let count = queries.len() / DIM;
-    let hops: u64 =
-        queries.chunks_exact(DIM).map(|query| searcher.search_with(query, 10, &search).unwrap().stats.hops).sum();
+    let count = queries.len() / rows.dim;
+    let hops: u64 = queries
+        .chunks_exact(rows.dim)
+        .map(|query| searcher.search_with(query, 10, &search).unwrap().stats.hops)
+        .sum();
     let index = Index::open(pages.clone()).unwrap();
     (hops as f64 / count as f64, recall(&index, rows, Metric::L2, queries, &search).0)
 }
@@ -52,20 +56,21 @@ fn an_index_that_grows_has_as_many_landmarks_as_a_build() {
 
 #[test]
 fn landmarks_of_rows_that_are_gone_make_room_for_others() {
-    let count = 2_000;
-    let mut rows = Rows::new(DIM, embeddings(DIM, count, 5));
+    let count = 500;
+    let mut rows = Rows::new(WIDE, embeddings(WIDE, count, 5));
     let mut pages = built(&rows, &options(Metric::L2)).unwrap();
-    for round in 0..12 {
-        let moved: Vec<f32> = embeddings(DIM, count, 100 + round).iter().map(|x| x + 0.2).collect();
-        rows = Rows::new(DIM, moved);
+    for round in 0..11 {
+        let moved: Vec<f32> = embeddings(WIDE, count, 100 + round).iter().map(|x| x + 0.2).collect();
+        rows = Rows::new(WIDE, moved);
         change(&mut pages, |change| change.add(&rows.ids, &rows.values, None, &mut no_progress()).unwrap());
         vacuum(&mut pages);
         Index::open(&pages).unwrap().check(&mut no_progress()).unwrap();
         let made = landmarks(&pages);
         assert!(made.len() <= 4 && made.iter().all(|count| *count <= PAGE_LANDMARKS), "{made:?}");
     }
+    assert!(11 * count / 32 > 4 * PAGE_LANDMARKS, "four pages have room for all that were made");
     let fresh = built(&rows, &options(Metric::L2)).unwrap();
-    let queries: Vec<f32> = embeddings(DIM, 200, 200).iter().map(|x| x + 0.2).collect();
+    let queries: Vec<f32> = embeddings(WIDE, 200, 200).iter().map(|x| x + 0.2).collect();
     let ((changed, found), (built, in_build)) = (hops(&pages, &rows, &queries), hops(&fresh, &rows, &queries));
     assert!(
         changed < 1.4 * built && found > in_build - 0.03,

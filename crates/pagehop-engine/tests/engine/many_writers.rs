@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::support;
 use crate::support::hosted::{check, row_ids};
-use crate::support::sessions::{change, insert, remove, seeds};
+use crate::support::sessions::{change, few_seeds, insert, remove, seeds};
 use crate::support::{Noise, Rows, embeddings, no_progress, options};
 use pagehop_engine::{
     BuildOptions, Column, ColumnKind, ColumnRows, EachChunk, Error, HostRows, IdKind, Index, Metric, Scratch,
@@ -159,7 +159,7 @@ fn verify(pages: &MemPages, query: &[f32], must: &BTreeSet<u64>, may: &BTreeSet<
 /// After every step of every writer, `check` accepts the index.
 #[test]
 fn every_state_between_the_steps_of_several_writers_is_an_index() {
-    for seed in seeds() {
+    for seed in few_seeds(15) {
         let mut noise = Noise(seed);
         let life = Life::new(&mut noise);
         let dead = life.rows.ids[..life.built].iter().copied().filter(|_| noise.next().is_multiple_of(4)).collect();
@@ -279,7 +279,7 @@ fn writers_free_the_pages_of_a_graph_at_the_same_time() {
     let (rows, mut pages) = grown(2 * each);
     support::hosted::change(&mut pages, |change| change.train(&mut no_progress()).unwrap());
     let retired = check(&pages);
-    for seed in seeds().take_while(|seed| std::env::var("PAGEHOP_SIM_SEEDS").is_ok() || *seed < 12) {
+    for seed in few_seeds(8) {
         let steps = AtomicU64::new(0);
         let after_step = |pages: &MemPages| {
             if steps.fetch_add(1, Ordering::Relaxed) % 11 == seed % 11 {
@@ -322,7 +322,7 @@ fn writers_free_the_pages_of_a_graph_at_the_same_time() {
 fn writers_insert_rows_while_another_trains() {
     let (grown, each) = (GROWN, 60);
     let (rows, pages) = self::grown(2 * each);
-    for seed in seeds().take_while(|seed| std::env::var("PAGEHOP_SIM_SEEDS").is_ok() || *seed < 12) {
+    for seed in few_seeds(8) {
         let steps = AtomicU64::new(0);
         let after_step = |pages: &MemPages| {
             if steps.fetch_add(1, Ordering::Relaxed) % 199 == seed % 199 {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use crate::support;
 use crate::support::hosted::{EVERYTHING, check};
-use crate::support::sessions::{clean_up, insert, seeds};
+use crate::support::sessions::{clean_up, few_seeds, insert};
 use crate::support::{ColumnSource, Rows, embeddings, no_progress, options};
 use pagehop_engine::{BuildOptions, Column, ColumnKind, ColumnRows, Filter, IdKind, Index, Metric, Value, build};
 use pagehop_sim::{MemPages, SharedHost, SharedSession};
@@ -41,7 +41,7 @@ fn searches_find_every_row_while_leaves_are_merged() {
     let (rows, pages, dead) = mostly_dead();
     let stays: BTreeSet<u64> = rows.ids[..BUILT].iter().copied().filter(|id| !dead.contains(id)).collect();
     let all = Filter::Not(Box::new(Filter::IsNull("n".into())));
-    for seed in seeds().take_while(|seed| std::env::var("PAGEHOP_SIM_SEEDS").is_ok() || *seed < 12) {
+    for seed in few_seeds(8) {
         let host = SharedHost::new(&pages, seed);
         let writes = |writer: usize| {
             let rows = &rows;

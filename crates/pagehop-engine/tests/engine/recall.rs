@@ -49,7 +49,7 @@ fn rows_that_are_deleted_and_added_again_are_found_as_before() {
 #[test]
 fn every_code_width_reaches_its_recall() {
     for dim in [1, 2, 3, 17, 64, 100, 200, 400, 784, 1100, 1536, 2000, 3072, 4096] {
-        let count = if dim > 1000 { 600 } else { 2000 };
+        let count = if dim > 1000 { 300 } else { 1000 };
         let rows = Rows::new(dim, embeddings(dim, count, 3));
         let index = index(&rows, Metric::L2);
         let queries = embeddings(dim, 40, 4);

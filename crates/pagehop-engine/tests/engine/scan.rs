@@ -207,7 +207,7 @@ fn stopped_in(
     };
     work(&mut note).unwrap();
     // Of many calls only some are stopped, evenly spaced.
-    for stop in (0..done.len()).step_by(done.len().div_ceil(4).max(1)) {
+    for stop in (0..done.len()).step_by(done.len().div_ceil(2).max(1)) {
         let mut calls = 0;
         let stopped = work(&mut |progress| {
             calls += usize::from(progress.phase == phase);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use crate::support::spilling::Spilling;
-use crate::support::{Noise, Rows, built, embeddings, no_progress, options, recall};
+use crate::support::{Noise, Rows, built, embeddings, is_long, metrics, no_progress, options, recall};
 use pagehop_engine::{
     BuildOptions, Column, ColumnKind, ColumnRows, EachChunk, Error, IdKind, Index, Metric, PAGE_BYTES, PageId,
     Pages, SearchOptions, Value, VectorSource, Vectors, build, build_memory_bytes, build_memory_bytes_min,
@@ -52,7 +52,7 @@ fn spilled(rows: &Rows, options: &BuildOptions) -> MemPages {
 fn rows_beyond_memory_are_found_as_well_as_rows_within() {
     let queries = embeddings(DIM, 100, 2);
     let search = SearchOptions { search_list: 64, ..SearchOptions::default() };
-    for metric in [Metric::L2, Metric::InnerProduct] {
+    for metric in metrics() {
         let rows = rows();
         let within = Index::open(built(&rows, &options(metric)).unwrap()).unwrap();
         let beyond = Index::open(spilled(&rows, &options(metric))).unwrap();
@@ -76,9 +76,8 @@ fn the_index_does_not_depend_on_threads_or_chunks() {
         (0..pages.page_count()).map(|page| pages.body(PageId(page)).to_vec()).collect::<Vec<_>>()
     };
     let one = bodies(&rows, 1);
-    assert!(one == bodies(&rows, 2), "two threads gave another index than one");
     rows.chunk_rows = 777;
-    assert!(one == bodies(&rows, 2), "other chunks gave another index");
+    assert!(one == bodies(&rows, 2), "two threads and other chunks gave another index");
 }
 
 #[test]
@@ -109,7 +108,8 @@ fn a_build_that_is_stopped_in_any_phase_leaves_no_file() {
     for phase in expected {
         assert!(phases.contains(phase), "no {phase} among {phases:?}");
     }
-    for stop in phases {
+    let some = ["train", "spread", "partition", "refine", "write"];
+    for stop in phases.into_iter().filter(|phase| is_long() || some.contains(phase)) {
         let mut sink = Spilling::default();
         let result = build(&mut rows.clone(), &options, &mut sink, &mut |progress| match progress.phase == stop {
             true => ControlFlow::Break(()),
@@ -198,7 +198,8 @@ fn the_disk_space_that_a_build_asks_for_is_what_it_takes() {
         (ColumnRows::default(), Vectors::Codes, IdKind::HostOwned, false),
         (with_payloads.with_payloads(payloads), Vectors::Codes, IdKind::Int, true),
     ];
-    for (columns, vectors, id_kind, keeps) in sources {
+    // The first two ask for parts of what the others ask for.
+    for (columns, vectors, id_kind, keeps) in sources.into_iter().skip(if is_long() { 0 } else { 2 }) {
         let mut source = WithColumns { rows: rows.clone(), columns, knows_rows: true };
         let options = BuildOptions { vectors, id_kind, ..options(Metric::L2) };
         let options = small(&mut source, &options);
@@ -305,7 +306,8 @@ fn equal_rows_at_any_distance_are_found_and_hang_together() {
         values[row * DIM..(row + 1) * DIM].fill(0.0);
     }
     let rows = Rows::new(DIM, values);
-    for metric in [Metric::L2, Metric::InnerProduct] {
+    // Rows that are zero have no direction, so the cosine refuses them.
+    for metric in metrics().filter(|metric| *metric != Metric::Cosine) {
         let index = Index::open(spilled(&rows, &options(metric))).unwrap();
         let report = index.check(&mut no_progress()).unwrap();
         assert_eq!([report.nodes, report.reachable, report.anchored], [COUNT as u64; 3]);

@@ -175,11 +175,11 @@ fn the_pending_list_uses_its_pages_again() {
 /// Rows are deleted and others inserted: the list of dead nodes has pages for a while.
 #[test]
 fn the_list_of_dead_nodes_uses_its_pages_again() {
-    let mut pages = built(1..2001, IdKind::HostOwned);
+    let mut pages = built(1..1001, IdKind::HostOwned);
     let mut counts = Vec::new();
     for round in 0..16 {
-        let dead = (1 + round * 800..801 + round * 800).collect();
-        insert_hosted(&mut pages, 2001 + round * 800..2801 + round * 800, |id| (id % 50) as i64);
+        let dead = (1 + round * 400..401 + round * 400).collect();
+        insert_hosted(&mut pages, 1001 + round * 400..1401 + round * 400, |id| (id % 50) as i64);
         hosted::remove(&mut pages, &dead);
         hosted::vacuum(&mut pages);
         counts.push(hosted::check(&pages).pages);

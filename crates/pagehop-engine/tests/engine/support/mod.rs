@@ -122,9 +122,14 @@ pub fn distance(metric: Metric, a: &[f32], b: &[f32]) -> f64 {
     }
 }
 
+/// Whether this is `./dev test long`, in which tests also run the cases that show little more.
+pub fn is_long() -> bool {
+    std::env::var("PAGEHOP_LONG").is_ok()
+}
+
 /// The metrics of a test that takes seconds for each: one, and all in `./dev test long`.
 pub fn metrics() -> impl Iterator<Item = Metric> {
-    let count = if std::env::var("PAGEHOP_LONG").is_ok() { 3 } else { 1 };
+    let count = if is_long() { 3 } else { 1 };
     [Metric::L2, Metric::InnerProduct, Metric::Cosine].into_iter().take(count)
 }
 

@@ -21,6 +21,11 @@ pub fn seeds() -> std::ops::Range<u64> {
     first.unwrap_or(0)..first.unwrap_or(0) + count
 }
 
+/// The first seeds, for a test that takes a second for each, or those that a variable asks for.
+pub fn few_seeds(count: u64) -> impl Iterator<Item = u64> {
+    seeds().take_while(move |seed| std::env::var("PAGEHOP_SIM_SEEDS").is_ok() || *seed < count)
+}
+
 /// One change of an index that a session has open.
 pub fn change<T>(
     writer: &mut SharedWriter<'_>,
