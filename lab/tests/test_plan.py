@@ -239,7 +239,7 @@ def test_a_wrong_plan_ends_the_command_with_one_line(tmp_path: Path, capsys: pyt
     assert main(["run", str(tmp_path / "nothing.toml")]) == 2
     assert main(["report", str(tmp_path / "nothing")]) == 1
     assert main(["run", "--check", str(SMOKE)]) == 0
-    assert "44 points" in capsys.readouterr().out
+    assert "32 points" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
