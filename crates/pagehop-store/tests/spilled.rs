@@ -310,11 +310,11 @@ fn memory_is_kept(rows: u64, dim: usize) {
 
 #[test]
 fn the_memory_of_a_build_is_kept() {
-    memory_is_kept(12_000, DIM);
+    memory_is_kept(20_000, DIM);
 }
 
 /// With many dimensions, the rows that the model is trained with are most of what a build holds.
 #[test]
 fn the_memory_of_a_build_of_many_dimensions_is_kept() {
-    memory_is_kept(3_500, 1536);
+    memory_is_kept(5_000, 1536);
 }
