@@ -12,8 +12,8 @@ use crate::errors;
 /// Bytes of vectors in a chunk of rows.
 pub(crate) const CHUNK_BYTES: usize = 4 << 20;
 
-/// Bytes that PostgreSQL and the allocator take beside an estimated amount: pages, and rests of
-/// blocks.
+/// Bytes that PostgreSQL and the allocator take beside an estimated amount: pages, and parts of
+/// blocks that are too small for anything.
 const BESIDE_BYTES: usize = 1 << 20;
 
 /// Upper bounds of the bytes of a query: those beside its components and nearest rows, and those of
@@ -70,7 +70,7 @@ pub(crate) fn reserve(bytes: usize) {
     }
 }
 
-/// Whether the system would give `bytes` now, and the bytes that are not estimated.
+/// Whether the system would give `bytes` now, and [`BESIDE_BYTES`] more.
 pub(crate) fn is_given(bytes: usize) -> bool {
     let mut probe = Vec::<u8>::new();
     let given = probe.try_reserve_exact(bytes.saturating_add(BESIDE_BYTES));
