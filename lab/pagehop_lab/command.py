@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="pagehop-lab", description="Measure vector indexes at equal recall.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    smoke = commands.add_parser("smoke", help="two minutes: one generated set, Pagehop, faiss, hnswlib, pgvector")
+    smoke = commands.add_parser("smoke", help="a minute: one generated set, Pagehop, faiss, hnswlib, pgvector")
     smoke.add_argument("--into", type=Path, help="the folder of the run; a new one in lab-runs if not given")
     smoke.set_defaults(does=_smoke)
 

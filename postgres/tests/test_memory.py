@@ -271,8 +271,8 @@ def test_a_vacuum_goes_on_without_memory_for_a_training(new_cluster: Callable[..
     def is_refused(said: list[str]) -> bool:
         return any("the system does not give" in one and "to train it again" in one for one in said)
 
-    # Nearly as much as the calibration asks for, which comes after the training. The first rows
-    # need more.
+    # The first rows of a training need more. 4 MB are little more than the calibration asks for,
+    # which comes after it.
     for room in [2, 4]:
         with limited(cluster, used, room) as connection:
             said = notices(connection)

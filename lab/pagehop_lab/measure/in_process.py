@@ -245,7 +245,7 @@ def ceiling(ask: Ask) -> float:
         return nothing
 
     # The best of a few phases: other work on the machine must not count as a limit of the client.
-    # Plans that warm up for a moment are tests, and need no sure figure.
+    # No longer than the plan's own warm-up: a plan with a short one wants short measurements.
     seconds = min(_CEILING_S, ask.warmup_s or _CEILING_S)
     phases = [_phase([search] * ask.sessions, [row] * 1000, None, None, seconds) for _ in range(_CEILINGS)]
     return max(phase.calls / phase.elapsed_s for phase in phases)

@@ -120,7 +120,7 @@ def ceiling(engine: Served, options: Options, ask: Ask) -> dict[str, Any]:
     """The rate of the load generator if the server only returns rows."""
     question = engine.question(options, ask.k)
     with _place(engine, ask):
-        # Plans that warm up for a moment are tests, and need no sure figure.
+        # In proportion to the plan's own warm-up: a plan with a short one wants short measurements.
         seconds = min(_CEILING_S, 5 * ask.warmup_s or _CEILING_S)
         words = ["--seconds", f"{seconds:g}", "--warmup", f"{seconds / 5:g}", "--connections", str(ask.sessions)]
         said = _loadgen(question, [*words, "-k", str(ask.k), "--statement", question.base_statement])
