@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pagehop_lab.data import DataError, command
-from pagehop_lab.data.real import NAMES, embedding, files, sift, sources, texts
+from pagehop_lab.data.real import NAMES, embedding, files, sentences, sift, sources, texts
 from pagehop_lab.data.real.embedding import Shards, unit
 from pagehop_lab.data.real.files import Column, Content
 from pagehop_lab.data.real.model import PACKAGE, MiniLM, Tokens
@@ -256,6 +256,64 @@ def test_descriptors_are_distinct_and_queries_are_of_other_images(
     assert (found.columns["size"].values > 0).all()
 
 
+class StaticStub:
+    """A static model: the vector of a word does not depend on the others."""
+
+    name = "static-stub"
+
+    def means(self, texts: Sequence[str]) -> Any:
+        table = Stub().table
+        words = [[WORDS.index(word.casefold().strip(".?")) for word in text.split()] for text in texts]
+        return np.stack([table[numbers].mean(axis=0) for numbers in words])
+
+
+def passages_of_sentences(count: int) -> list[Passage]:
+    random = np.random.default_rng(4)
+
+    def sentence() -> str:
+        words = " ".join(random.choice(WORDS, random.integers(4, 12)))
+        return f"{words.capitalize()}{random.choice(['.', '?'])}"
+
+    return [Passage(" ".join(sentence() for _ in range(3)), "Title", 19000, f"package-{at % 3}") for at in range(count)]
+
+
+def test_sentences_are_rows_once_and_never_queries(tmp_path: Path) -> None:
+    every = passages_of_sentences(60)
+    # The same sentence in another case, of a row and of a query.
+    every[30] = Passage(every[20].text.upper().replace("?", "."), "Again", 19000, "package-0")
+    every[31] = Passage(every[2].text, "Query", 19000, "package-0")
+    shards = Shards(tmp_path, [passage.text for passage in every], 10)
+    some = Texts(Passages(every, [], {"package": "1.0"}), shards, seed=3, say=lambda _: None)
+    expected = [
+        (number, sentence.strip())
+        for number, passage in enumerate(every[10:])
+        for sentence in passage.text.replace("?", "?|").replace(".", ".|").split("|")
+        if len(sentence.split()) >= 6 and number not in (20, 21)
+    ]
+    content = sentences.sentences_near_sentences(some, 70, StaticStub())
+    vectors = [unit(StaticStub().means([sentence])[0]) for _, sentence in expected[:70]]
+    np.testing.assert_allclose(rows_of(content), vectors, atol=1e-6)
+    columns = {name: column.values for name, column in content.columns.items()}
+    assert columns["passage"].tolist() == [number for number, _ in expected[:70]]
+    assert columns["length"].tolist() == [len(sentence.split()) for _, sentence in expected[:70]]
+    assert len(content.queries) == 10
+    asked = [s for passage in every[:10] for s in sentences._BETWEEN.split(passage.text) if len(s.split()) >= 6]
+    possible = unit(StaticStub().means(asked))
+    assert all(np.abs(possible - query).max(axis=1).min() < 1e-6 for query in content.queries)
+    with pytest.raises(DataError, match=f"there are {len(expected)} sentences"):
+        sentences.sentences_near_sentences(some, len(expected) + 1, StaticStub())
+
+
+def test_static_vectors_are_means_of_the_vectors_of_tokens() -> None:
+    pytest.importorskip(sentences.PACKAGE)
+    model = sentences.WordLlama()
+    word, other, both = model.means(["queue", " server", "queue server"])
+    assert both.shape == (256,)
+    np.testing.assert_allclose(both, (word + other) / 2, atol=1e-6)
+    near, same, far = unit(model.means(["How to cook rice", "Cooking rice", "The kernel's scheduler is preemptive"]))
+    assert near @ same > 0.5 > 0.3 > near @ far
+
+
 def test_the_model_s_graph_computes_what_its_paper_says() -> None:
     pytest.importorskip(PACKAGE)
     from pagehop_lab.data.real import model
@@ -265,8 +323,7 @@ def test_the_model_s_graph_computes_what_its_paper_says() -> None:
     assert (len(long), long[0], long[-1]) == (256, 101, 102)
     batch = np.stack(minilm.tokens(["A queue of requests.", "A list of numbers."]))
     weights = {
-        name: values.astype(np.float64)
-        for name, values in model._weights(model._folder() / "model.safetensors").items()
+        name: values.astype(np.float64) for name, values in model.weights(model._folder() / "model.safetensors").items()
     }
     for ids, found in zip(batch, minilm.outputs(batch), strict=True):
         np.testing.assert_allclose(found, plain_bert(weights, ids), atol=1e-5)
@@ -315,7 +372,7 @@ def test_every_set_has_a_maker_and_five_thousand_queries(tmp_path: Path, monkeyp
 
     for module, maker in [
         (texts, "passages_near_passages"), (texts, "passages_near_titles"), (texts, "tokens_near_tokens"),
-        (texts, "topics"), (sift, "descriptors"),
+        (texts, "topics"), (sentences, "sentences_near_sentences"), (sift, "descriptors"),
     ]:  # fmt: skip
         monkeypatch.setattr(module, maker, recording(maker))
     monkeypatch.setattr(texts, "read", lambda *_: None)
@@ -323,6 +380,6 @@ def test_every_set_has_a_maker_and_five_thousand_queries(tmp_path: Path, monkeyp
         assert command.make(name, tmp_path, 500, 1, lambda _: None) == tmp_path / f"{name}-500"
     assert made_by == [
         ("passages_near_passages", {}), ("passages_near_titles", {}), ("tokens_near_tokens", {}),
-        ("topics", {"dim": 1024}), ("topics", {"dim": 1536}), ("descriptors", {}),
+        ("topics", {"dim": 1024}), ("topics", {"dim": 1536}), ("sentences_near_sentences", {}), ("descriptors", {}),
     ]  # fmt: skip
     assert embedding.SHARD == sift.QUERIES == 5000

@@ -66,10 +66,15 @@ def make(name: str, data: Path, rows: int | None, seed: int, say: Say) -> Path:
     if name not in NAMES:
         raise DataError(f"'{name}' is not one of {', '.join(NAMES)}")
     # The libraries that make real sets are only installed where such sets are made.
-    from pagehop_lab.data.real import sift, texts
+    from pagehop_lab.data.real import sentences, sift, texts
     from pagehop_lab.data.real.prose import RULES
 
-    default = {"tokens-384": texts.TOKEN_ROWS, "sift-128": sift.ROWS}.get(name, texts.TEXT_ROWS)
+    usual_rows = {
+        "tokens-384": texts.TOKEN_ROWS,
+        "sentences-256": sentences.SENTENCE_ROWS,
+        "sift-128": sift.ROWS,
+    }
+    default = usual_rows.get(name, texts.TEXT_ROWS)
     count = default if rows is None else rows
     usual = (count, seed) == (default, SEED)
     folder = data / (name if usual else f"{name}-{count}" + (f"-seed-{seed}" if seed != SEED else ""))
@@ -84,7 +89,7 @@ def make(name: str, data: Path, rows: int | None, seed: int, say: Say) -> Path:
 
 
 def _content(name: str, data: Path, rows: int, seed: int, say: Say) -> Content:
-    from pagehop_lab.data.real import sift, texts
+    from pagehop_lab.data.real import sentences, sift, texts
 
     if name == "sift-128":
         return sift.descriptors(data, seed, rows, say)
@@ -94,6 +99,7 @@ def _content(name: str, data: Path, rows: int, seed: int, say: Say) -> Content:
         "tokens-384": texts.tokens_near_tokens,
         "lsa-1024": functools.partial(texts.topics, dim=1024),
         "lsa-1536": functools.partial(texts.topics, dim=1536),
+        "sentences-256": sentences.sentences_near_sentences,
     }
     return of[name](texts.read(data, seed, say), rows)
 

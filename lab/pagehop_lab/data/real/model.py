@@ -29,6 +29,7 @@ number.
 
 _LAYERS, _HEADS, _EPSILON = 6, 12, 1e-12
 _FUSED = "com.microsoft"
+_FLOATS = {"F32": "<f4", "F16": "<f2"}
 
 
 class Model(Protocol):
@@ -63,7 +64,7 @@ class MiniLM:
         self._tokenizer.enable_truncation(MOST_TOKENS)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
-        graph = _graph(_weights(folder / "model.safetensors"))
+        graph = _graph(weights(folder / "model.safetensors"))
         self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
     def tokens(self, texts: Sequence[str]) -> list[Tokens]:
@@ -81,8 +82,8 @@ def _folder() -> Path:
     return Path(found.origin).parent / "model"
 
 
-def _weights(path: Path) -> dict[str, Float32]:
-    """The float32 tensors of a safetensors file.
+def weights(path: Path) -> dict[str, Float32]:
+    """The tensors of floats in a safetensors file, as float32.
 
     It has the length of a JSON header, the header, and plain bytes.
     """
@@ -91,10 +92,10 @@ def _weights(path: Path) -> dict[str, Float32]:
     header = json.loads(content[8:start])
     found = {}
     for name, about in header.items():
-        if about.get("dtype") == "F32":
+        if (kind := _FLOATS.get(about.get("dtype"))) is not None:
             first, last = about["data_offsets"]
-            values = np.frombuffer(content, dtype="<f4", count=(last - first) // 4, offset=start + first)
-            found[name] = values.reshape(about["shape"])
+            values = np.frombuffer(content[start + first : start + last], dtype=kind)
+            found[name] = values.reshape(about["shape"]).astype(np.float32, copy=False)
     return found
 
 

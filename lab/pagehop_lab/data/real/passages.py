@@ -70,7 +70,7 @@ def collect(folder: Path, packages: Sequence[str], seed: int, say: sources.Say) 
     found: dict[str, Passage] = {}
     for package, file in zip(packages, files, strict=True):
         for passage in _kept(package, file):
-            found.setdefault(_same(passage.text), passage)
+            found.setdefault(same(passage.text), passage)
     passages, titles = list(found.values()), sorted({p.title for p in found.values() if is_title(p.title)})
     streams = np.random.default_rng(seed).spawn(2)
     order, titles_order = streams[0].permutation(len(passages)), streams[1].permutation(len(titles))
@@ -80,7 +80,7 @@ def collect(folder: Path, packages: Sequence[str], seed: int, say: sources.Say) 
     return Passages([passages[at] for at in order], [titles[at] for at in titles_order], versions)
 
 
-def _same(text: str) -> str:
+def same(text: str) -> str:
     """The common form of passages that differ only in case and punctuation."""
     return "".join(character for character in text.casefold() if character.isalnum())
 

@@ -79,7 +79,7 @@ def read(data: Path, seed: int, say: Say) -> Texts:
 def passages_near_passages(texts: Texts, rows: int) -> Content:
     """`texts-384`: passages; queries are other passages."""
     blocks = _vectors(texts, rows)
-    return Content(rows, blocks, texts.shards.vectors(0), ("l2",), _sources(texts), _columns(texts.rows[:rows]))
+    return Content(rows, blocks, texts.shards.vectors(0), ("l2",), sources(texts), columns(texts.rows[:rows]))
 
 
 def passages_near_titles(texts: Texts, rows: int) -> Content:
@@ -89,7 +89,7 @@ def passages_near_titles(texts: Texts, rows: int) -> Content:
     job = Job(texts.shards.folder, f"titles-{passages.checksum(titles)}", titles, keeps_tokens=False)
     embedding.compute([job], texts.say, texts.new_model)
     queries = np.load(job.folder / f"{job.name}.npy")
-    return Content(rows, blocks, queries, ("l2",), _sources(texts), _columns(texts.rows[:rows]))
+    return Content(rows, blocks, queries, ("l2",), sources(texts), columns(texts.rows[:rows]))
 
 
 def tokens_near_tokens(texts: Texts, rows: int) -> Content:
@@ -112,13 +112,13 @@ def tokens_near_tokens(texts: Texts, rows: int) -> Content:
         last = until
     passage = np.repeat(np.arange(len(each)), each)[:rows]
     position = (np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each))[:rows]
-    of_passages = _columns(texts.rows[: len(each)])
-    columns = {name: Column(column.values[passage], column.names) for name, column in of_passages.items()}
-    columns["passage"] = Column(passage.astype(np.int32))
-    columns["position"] = Column(position.astype(np.int16))
-    columns["token"] = Column(np.concatenate([shards.token_ids(shard) for shard in range(1, last)])[:rows])
+    of_passages = columns(texts.rows[: len(each)])
+    about = {name: Column(column.values[passage], column.names) for name, column in of_passages.items()}
+    about["passage"] = Column(passage.astype(np.int32))
+    about["position"] = Column(position.astype(np.int16))
+    about["token"] = Column(np.concatenate([shards.token_ids(shard) for shard in range(1, last)])[:rows])
     blocks = (shards.tokens(shard) for shard in range(1, last))
-    return Content(rows, blocks, queries, ("l2",), _sources(texts), columns)
+    return Content(rows, blocks, queries, ("l2",), sources(texts), about)
 
 
 def topics(texts: Texts, rows: int, dim: int) -> Content:
@@ -129,9 +129,8 @@ def topics(texts: Texts, rows: int, dim: int) -> Content:
     texts.check(rows, len(texts.rows), "passages")
     texts.say(f"latent semantic analysis of {rows:,} passages")
     found = lsa.analyze([p.text for p in texts.rows[:rows]], [p.text for p in texts.queries], dim, texts.seed)
-    columns = _columns(texts.rows[:rows])
-    sources = {"packages": texts.found.versions, "rules": RULES, "seed": texts.seed, "words": found.words}
-    return Content(rows, [found.rows], found.queries, ("ip", "l2"), sources, columns)
+    about = {"packages": texts.found.versions, "rules": RULES, "seed": texts.seed, "words": found.words}
+    return Content(rows, [found.rows], found.queries, ("ip", "l2"), about, columns(texts.rows[:rows]))
 
 
 def _vectors(texts: Texts, rows: int) -> Iterator[np.ndarray]:
@@ -142,12 +141,13 @@ def _vectors(texts: Texts, rows: int) -> Iterator[np.ndarray]:
     return (texts.shards.vectors(shard) for shard in range(1, last))
 
 
-def _sources(texts: Texts) -> dict[str, object]:
+def sources(texts: Texts) -> dict[str, object]:
+    """The origin of a set of vectors of the passages, for its about.json."""
     made_of = {"packages": texts.found.versions, "texts": passages.checksum(texts.shards.texts), "rules": RULES}
     return made_of | {"seed": texts.seed, "model": MiniLM.name}
 
 
-def _columns(rows: Sequence[Passage]) -> dict[str, Column]:
+def columns(rows: Sequence[Passage]) -> dict[str, Column]:
     """The columns by which passages can be filtered."""
     return {
         "package": _named([passage.package for passage in rows], np.uint8),
