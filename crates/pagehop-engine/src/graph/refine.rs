@@ -1,5 +1,5 @@
-//! Refines the graph: searches for every row in the graph of leaf neighbors, and adds the nodes it
-//! finds to the candidates for the row's edges.
+//! Refines the graph: searches for a row in the graph that there is, and adds the nodes it finds to
+//! the candidates for the row's edges.
 //!
 //! This is the second pass of DiskANN, made cheap by edge codes. A hop copies the codes of its
 //! neighbors together and scores them as the finished index will, so the candidates are the nodes
@@ -52,13 +52,16 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Candidates for the edges of `row`: the nodes that a search for it, from `entries`, kept in a
-    /// list of length `list`. Returns sorted keys.
+    /// Candidates for the edges of `row`: its neighbors, and the nodes that a search for it, from
+    /// `entries`, kept in a list of length `list`. Returns sorted keys.
     pub(crate) fn candidates(&mut self, graph: &Adjacency, row: usize, entries: &[u32], list: usize) -> Vec<u64> {
         let mut query = vec![0.0; self.codes.dim];
         self.codes.decode_hi(row, &mut query);
         self.walk(graph, &query, entries, list);
-        let found: Vec<u32> = self.list.all().map(|(_, id)| id).filter(|id| *id as usize != row).collect();
+        let found = self.list.all().map(|(_, id)| id).filter(|id| *id as usize != row);
+        let mut found: Vec<u32> = found.chain(graph.neighbors(row).iter().copied()).collect();
+        found.sort_unstable();
+        found.dedup();
         keys_of(self.codes, row, &found)
     }
 

@@ -38,21 +38,76 @@ pub(super) fn connect(job: &mut Job<'_>, codes: &Codes, rows: &Rows, refined: us
     drop(nearest);
     let leaf_graph = pruning.with_reverse(&forward, &mut prune)?;
     drop(forward);
+    refine(job, pruning, leaf_graph, rows, refined)
+}
+
+/// Replaces the edges of the first `refined` rows by the best of those that a search for the row
+/// finds and of those that it has.
+///
+/// It takes two stages. The searches of the second find better edges than those of the first, in
+/// fewer hops, because rows of the first stage already have their new edges and the reverse of
+/// them. DiskANN changes the graph after each search instead; stages give the same graph for any
+/// number of threads.
+fn refine(
+    job: &mut Job<'_>,
+    pruning: Pruning<'_>,
+    mut graph: Adjacency,
+    rows: &Rows,
+    refined: usize,
+) -> Result<Adjacency, Error> {
+    let (codes, total) = (pruning.codes, pruning.codes.len());
     let walker = || Walker::new(&rows.table, &rows.centroids, codes);
     let starts = starts(rows, codes.dim);
     let list = if codes.dim > 64 { BUILD_LIST } else { BUILD_LIST_FEW_DIMENSIONS };
-    let met = |walker: &mut Walker<'_>, row: usize| {
-        if !rows.is_first(row) {
-            return Vec::new();
+    for stage in [Stage::First, Stage::Second] {
+        let met = |walker: &mut Walker<'_>, row: usize| {
+            if !rows.is_first(row) {
+                return Vec::new();
+            }
+            if row >= refined || Stage::of(row) != stage {
+                return keys_of(codes, row, graph.neighbors(row));
+            }
+            let starts = &starts[usize::from(rows.table.centroid(row))];
+            walker.candidates(&graph, row, starts, list)
+        };
+        let forward = pruning.forward(walker, met, |done| job.step_rows("refine", stage.refined(done, total)))?;
+        drop(graph);
+        graph = pruning.with_reverse(&forward, |done| match stage {
+            Stage::First => job.step_rows("refine", stage.refined(total, total)),
+            Stage::Second => job.step_rows("prune", done),
+        })?;
+    }
+    Ok(graph)
+}
+
+/// When a row is refined.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    First,
+    Second,
+}
+
+impl Stage {
+    /// Percent of the rows that are refined in the first stage. `docs/decisions/0012-hard-data.md`
+    /// has the hops with 15, 30 and 50.
+    const FIRST_PERCENT: usize = 30;
+
+    /// The stage of a row: rows of both are spread over all regions (Fibonacci hashing, Knuth
+    /// 1973).
+    fn of(row: usize) -> Self {
+        let place = u64::from((row as u32).wrapping_mul(0x9e37_79b9));
+        let percent = (place * 100) >> u32::BITS;
+        if percent < Self::FIRST_PERCENT as u64 { Self::First } else { Self::Second }
+    }
+
+    /// About how many of all `rows` are refined once this stage has passed `done` of them.
+    fn refined(self, done: usize, rows: usize) -> usize {
+        let first = Self::FIRST_PERCENT;
+        match self {
+            Self::First => done * first / 100,
+            Self::Second => (rows * first + done * (100 - first)) / 100,
         }
-        if row >= refined {
-            return keys_of(codes, row, leaf_graph.neighbors(row));
-        }
-        walker.candidates(&leaf_graph, row, &starts[usize::from(rows.table.centroid(row))], list)
-    };
-    let forward = pruning.forward(walker, met, |done| job.step_rows("refine", done))?;
-    drop(leaf_graph);
-    pruning.with_reverse(&forward, |done| job.step_rows("prune", done))
+    }
 }
 
 /// Where the search for the rows of each centroid begins: its entry point, and the landmarks of
