@@ -47,9 +47,19 @@ pub(crate) struct KeptWork {
 
 /// The file that this build keeps its work in.
 struct Taken {
-    file: Arc<File>,
+    file: Locked,
     /// Offset of the next record.
     end: u64,
+}
+
+/// A file, and the lock on it until it is dropped. Closing alone would leave the lock to a child
+/// process that has inherited the file and has not begun its own program yet.
+struct Locked(Arc<File>);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
 }
 
 impl KeptWork {
@@ -63,34 +73,35 @@ impl KeptWork {
     /// See [`Scratch::resume`](pagehop_engine::Scratch::resume).
     pub(crate) fn resume(&self, key: u64, cache: &PageCache, each: EachWork<'_>) -> Result<(), Error> {
         let Some(file) = self.opened() else { return Ok(()) };
-        if begins_as_kept_work(&file).is_none() {
+        if begins_as_kept_work(&file.0).is_none() {
             return Ok(());
         }
         let mut head = [0; HEAD_BYTES as usize];
         head[..8].copy_from_slice(&MAGIC);
         head[8..].copy_from_slice(&key.to_le_bytes());
         let mut found = [0; HEAD_BYTES as usize];
-        let is_same = file.read_exact_at(&mut found, 0).is_ok() && found == head;
-        stop_read_ahead(&file);
+        let is_same = file.0.read_exact_at(&mut found, 0).is_ok() && found == head;
+        stop_read_ahead(&file.0);
         let mut taken = self.taken.borrow_mut();
-        let taken = taken.insert(Taken { file: Arc::new(file), end: HEAD_BYTES });
+        let taken = taken.insert(Taken { file, end: HEAD_BYTES });
+        let file = &taken.file.0;
         if is_same {
-            taken.end += self.read(&taken.file, cache, each)?;
+            taken.end += self.read(file, cache, each)?;
         }
-        let begun = taken.file.set_len(taken.end * u64::from(is_same));
-        let begun = begun.and_then(|()| taken.file.write_all_at(&head, 0)).and_then(|()| taken.file.sync_all());
+        let begun = file.set_len(taken.end * u64::from(is_same));
+        let begun = begun.and_then(|()| file.write_all_at(&head, 0)).and_then(|()| file.sync_all());
         begun.map_err(|error| self.refused("write", error))
     }
 
     /// The file, locked, and made if there is none; `None` if that is refused.
-    fn opened(&self) -> Option<File> {
+    fn opened(&self) -> Option<Locked> {
         let options = || File::options().read(true).write(true).clone();
         let (file, is_new) = match options().create_new(true).open(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (options().open(&self.path), false),
             made => (made, true),
         };
         let file = file.ok()?;
-        self.is_locked(is_new, lock(&file)).then_some(file)
+        self.is_locked(is_new, lock(&file)).then(|| Locked(Arc::new(file)))
     }
 
     /// Whether the lock on the file was given. If the file system has no locks, a new file goes.
@@ -123,17 +134,17 @@ impl KeptWork {
 
     /// The file of a killed build, with a lock on it. It is empty if the build was killed before
     /// it wrote anything.
-    fn left(&self) -> Option<File> {
+    fn left(&self) -> Option<Locked> {
         let is_file = fs::symlink_metadata(&self.path).is_ok_and(|found| found.is_file());
         let file = is_file.then(|| File::open(&self.path)).and_then(Result::ok)?;
         let is_kept_work = matches!(begins_as_kept_work(&file), Some(0 | MAGIC_BYTES));
-        (is_kept_work && lock(&file).is_ok()).then_some(file)
+        (is_kept_work && lock(&file).is_ok()).then(|| Locked(Arc::new(file)))
     }
 
     /// See [`Scratch::keep`](pagehop_engine::Scratch::keep).
     pub(crate) fn keep(&self, work: &[u8], cache: &PageCache) -> Result<(), Error> {
         let mut taken = self.taken.borrow_mut();
-        let Some(Taken { file, end }) = taken.as_mut() else { return Ok(()) };
+        let Some(Taken { file: Locked(file), end }) = taken.as_mut() else { return Ok(()) };
         let length = (work.len() as u64).to_le_bytes();
         let checksum = crc32c(work, crc32c(&length, 0)).to_le_bytes();
         let at = *end + RECORD_HEAD_BYTES as u64;
@@ -153,8 +164,9 @@ impl KeptWork {
 
     /// Removes the file of this build, or that of a killed one. The index is complete.
     pub(crate) fn finish(&self) {
-        let is_mine = self.taken.borrow_mut().take().is_some();
-        if is_mine || self.left().is_some() {
+        // The lock is held until the file is gone, so that no other build keeps work in it.
+        let mine = self.taken.borrow_mut().take().map(|taken| taken.file);
+        if let Some(_locked) = mine.or_else(|| self.left()) {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -317,6 +329,22 @@ mod tests {
             assert!(!kept.is_locked(is_new, Err(error)));
             assert_eq!(kept.path.exists(), stays, "new: {is_new}, {error}");
         }
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_child_process_that_inherits_the_file_keeps_no_lock() {
+        let folder = folder("inherited");
+        let kept = KeptWork::of(&folder.join("items.pagehop"));
+        found(&kept, 7, 9);
+        kept.keep(b"one", &cache()).unwrap();
+        // A fork copies the descriptor, as this does.
+        let inherited = kept.taken.borrow().as_ref().unwrap().file.0.try_clone().unwrap();
+        kept.leave();
+        let kept = KeptWork::of(&folder.join("items.pagehop"));
+        assert_eq!(found(&kept, 7, 9), [b"one".to_vec()]);
+        drop((kept, inherited));
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
         fs::remove_dir_all(folder).unwrap();
     }
 
