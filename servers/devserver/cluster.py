@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 import re
 import secrets
@@ -55,15 +56,8 @@ class Cluster:
     ) -> None:
         """Makes a cluster that does not run yet, in `place` if it is given."""
         self._prepare(server, place)
-        password_file = self.folder / "password"
-        password_file.write_text(self.password)
-        server_owner().own(password_file)
-        # 9.6 knows no other method, and not the long name of -N.
-        method = "scram-sha-256" if server.major >= 10 else "md5"
-        self._as_owner(
-            "initdb", "-D", self.data, "-U", USER, "--no-locale", "--encoding=UTF8", "-N",
-            "--auth-local=trust", f"--auth-host={method}", f"--pwfile={password_file}",
-        )  # fmt: skip
+        template, self.password = _template(server)
+        run(["cp", "-a", template, self.data], cwd=self.folder, owner=server_owner())
         with (self.data / "postgresql.conf").open("a") as conf:
             conf.write(f"\ninclude '{_SETTINGS_FILE}'\n")
         self.configure(settings or {})
@@ -74,7 +68,7 @@ class Cluster:
         server_owner().own(self.folder)
         self.data = self.folder / "data"
         self.log = self.folder / "log"
-        self.password = secrets.token_urlsafe(12)
+        self.password = ""
         self.port = _free_port()
         self._settings: dict[str, Setting] = {}
         self._process: subprocess.Popen[bytes] | None = None
@@ -273,6 +267,30 @@ class Cluster:
         except OSError:
             return False
         return len(lines) >= 8 and lines[0] == str(self.pid) and lines[7].strip() == "ready"
+
+
+@functools.cache
+def _template(server: Server) -> tuple[Path, str]:
+    """The data of a new cluster, and its password. The clusters of this process copy them, which
+    takes a fifth of the time of initdb.
+    """
+    owner, folder = server_owner(), Path(tempfile.mkdtemp(prefix="pagehop-pg-new-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    data, password_file, password = folder / "data", folder / "password", secrets.token_urlsafe(12)
+    password_file.write_text(password)
+    owner.own(folder)
+    owner.own(password_file)
+    # 9.6 knows no other method, and not the long name of -N.
+    method = "scram-sha-256" if server.major >= 10 else "md5"
+    run(
+        [
+            server.bin / "initdb", "-D", data, "-U", USER, "--no-locale", "--encoding=UTF8", "-N",
+            "--auth-local=trust", f"--auth-host={method}", f"--pwfile={password_file}",
+        ],
+        cwd=folder,
+        owner=owner,
+    )  # fmt: skip
+    return data, password
 
 
 def _free_port() -> int:

@@ -10,6 +10,7 @@ use crate::quantize::edge::{self, EdgeFactors, EdgeHead};
 use crate::quantize::estimate::EdgeCodes;
 use crate::quantize::own;
 use crate::row_ids::{IdKind, NODE_ROWS_MAX};
+use pagehop_kernels::prefetch;
 
 /// Byte of a node that holds its flags.
 const FLAGS_BYTE: usize = 16;
@@ -93,6 +94,15 @@ pub(crate) fn free_slot(layout: &NodeLayout, body: &[u8]) -> Option<usize> {
     (0..layout.nodes_per_page).find(|slot| body[NODES_START + slot * layout.stride() + FLAGS_BYTE] == FLAGS_FREE)
 }
 
+/// Prefetches the headers of all nodes of a page, and the values of their columns.
+#[inline]
+pub(crate) fn prefetch_heads(layout: &NodeLayout, body: &[u8]) {
+    for slot in 0..layout.nodes_per_page {
+        let start = layout.slot_bytes(slot).start;
+        prefetch(&body[start..start + layout.heads_start()]);
+    }
+}
+
 /// A node on a page, to read.
 #[derive(Clone, Copy)]
 pub(crate) struct NodeRef<'a> {
@@ -127,6 +137,12 @@ impl<'a> NodeRef<'a> {
     #[inline]
     pub(crate) fn values(&self) -> RowValues<'a> {
         RowValues(&self.bytes[NODE_HEADER_BYTES..self.layout.heads_start()])
+    }
+
+    /// Prefetches the node's own code.
+    #[inline]
+    pub(crate) fn prefetch_own(&self) {
+        prefetch(&self.bytes[self.layout.hi_start()..]);
     }
 
     /// Targets of all edges there is room for, used or not.

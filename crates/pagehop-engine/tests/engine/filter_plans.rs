@@ -145,6 +145,26 @@ fn a_walk_without_postings_is_bounded_by_a_look_at_every_row() {
 }
 
 #[test]
+fn a_walk_goes_on_where_the_rows_that_pass_are_farther_than_expected() {
+    let index = Index::open(&BUILT.0).unwrap();
+    let mut searcher = index.searcher();
+    let (mut found, queries, every_page) = (0, 20, every_page());
+    for query in embeddings(DIM, queries, 99).chunks(DIM) {
+        // Half of the rows, and none of the nearest hundred.
+        let near = by_distance(query);
+        let (passing, others): (Vec<u64>, Vec<u64>) =
+            near.iter().partition(|id| (**id / STEP).is_multiple_of(2) && !near[..100].contains(id));
+        let plan = searcher.plan_filter(&not(Filter::Ids(others))).unwrap();
+        let options = SearchOptions { slack: 0.04, ..SearchOptions::default() };
+        let result = searcher.answer(query, 10, &options.into(), Some(&plan)).unwrap();
+        // A walk that ends too early is followed by a look at every row.
+        assert!(result.stats.hops > 0 && result.stats.pages_read < every_page / 2, "{:?}", result.stats);
+        found += result.hits.iter().filter(|hit| passing[..10].contains(&hit.row_id)).count();
+    }
+    assert!(found >= 190, "{found} of 200");
+}
+
+#[test]
 fn an_exact_search_reads_pages_once_where_many_rows_pass() {
     let index = Index::open(&BUILT.0).unwrap();
     let mut searcher = index.searcher();

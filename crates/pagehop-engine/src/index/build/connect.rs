@@ -137,3 +137,30 @@ fn starts(rows: &Rows, dim: usize) -> Vec<Vec<u32>> {
     };
     centers.chunks_exact(dim).zip(&rows.entries).map(start).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_rows_of_ten_are_refined_first_in_every_region() {
+        for region in [0..1000, 77_000..78_000, 9_999_000..10_000_000] {
+            let first = region.clone().filter(|row| Stage::of(*row) == Stage::First).count();
+            assert!((280..=320).contains(&first), "{first} rows of {region:?}");
+        }
+    }
+
+    #[test]
+    fn the_progress_of_both_stages_rises_from_no_row_to_all() {
+        for rows in [1, 7, 1000] {
+            let stages = [Stage::First, Stage::Second];
+            let steps: Vec<usize> = stages
+                .map(|stage| (0..=rows).map(move |done| stage.refined(done, rows)))
+                .into_iter()
+                .flatten()
+                .collect();
+            assert!(steps.is_sorted(), "{steps:?}");
+            assert_eq!((steps.first(), steps.last()), (Some(&0), Some(&rows)));
+        }
+    }
+}

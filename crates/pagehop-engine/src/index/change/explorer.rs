@@ -399,6 +399,7 @@ impl Explorer {
             if is_new && scored.header.flags == FLAGS_LIVE {
                 at = Some(near.push(id, scored.header, scored.node.hi()));
             }
+            at.is_some()
         })?;
         reader.release();
         match at {

@@ -39,7 +39,10 @@ impl Absent {
         codes.dim = state.meta.layout.inner_dim;
         codes.filled_sq = state.meta.filled_sq();
         if let Some(node) = node {
-            let take = |scored: &Scored<'_>| substitutes.extend(scored.neighbors());
+            let take = |scored: &Scored<'_>| {
+                substitutes.extend(scored.neighbors());
+                false
+            };
             probe.visit(&state.meta, &state.model, reader, node, take)?;
             reader.release();
             let mut at = 0;

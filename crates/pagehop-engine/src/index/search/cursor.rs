@@ -38,7 +38,6 @@ use crate::index::search::filtered::planned;
 use crate::index::search::found::Found;
 use crate::index::search::met::{Met, Row};
 use crate::index::search::nearest::NearRow;
-use crate::index::search::only::Only;
 use crate::index::search::plan::plan;
 use crate::index::search::rerank;
 use crate::index::search::second_phase::{SecondPhase, next_k};
@@ -453,7 +452,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
         walk.make_room(capacity)?;
         walk.begin(state, capacity, parts.expected, state.meta.change.dead_rows == 0 && filter.is_none());
         if let Some(filter) = filter {
-            walk.only = Some(Only::new(filter, filter.hops_max(parts.expected), true));
+            walk.find_only(filter, filter.hops_max(parts.expected), true, state);
         }
         walk.run(state, &mut parts.reader, options, met, &mut parts.stats)?;
         met.arrange()?;

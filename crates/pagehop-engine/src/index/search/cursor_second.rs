@@ -43,6 +43,7 @@ pub(super) fn expand<P: Pages>(parts: &mut CursorParts<'_, P>, node: NodeId) -> 
         }
         let new = scored.neighbors().filter(|(_, neighbor)| seen.insert(*neighbor));
         frontier.extend(new.map(|(estimate, neighbor)| Reverse(key(estimate, neighbor))));
+        passes
     })?;
     passes &= !found.contains(&node) && state.rows(node, &visited.header).next().is_some();
     if let (true, Some(row), Some(filter)) = (passes, undecided, filter) {

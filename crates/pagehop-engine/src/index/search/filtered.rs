@@ -23,7 +23,6 @@ use crate::index::open::Index;
 use crate::index::search::filter_plan::FilterPlan;
 use crate::index::search::gather::{Gather, GatherExtent, Gathered};
 use crate::index::search::observer::Unobserved;
-use crate::index::search::only::Only;
 use crate::index::search::rerank;
 use crate::index::search::searcher::Searcher;
 use crate::index::search::tags::{self, Undecided};
@@ -168,7 +167,7 @@ impl<P: Pages> Searcher<'_, P> {
         let spare = if looks_at_tags { 0 } else { tags::spare(filter, k) };
         walk.nearest.keep_spare(rerank::spare(&state) + spare);
         let hops_max = filter.hops_max(k).min(2 * state.node_pages(self.pages).len());
-        walk.only = Some(Only::new(filter, hops_max, looks_at_tags));
+        walk.find_only(filter, hops_max, looks_at_tags, &state);
         walk.run(&state, &mut self.reader, &options, &mut Unobserved, stats)?;
         let gave_up = walk.visited.len() >= hops_max;
         let mut pages: Vec<PageId> = walk.pages(&state.meta).collect();

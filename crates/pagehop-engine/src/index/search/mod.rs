@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `visit.rs`, `found.rs`, `bound.rs` | one hop; a row that was found; the error bound of its distance |
 //! | `nearest.rs`, `met.rs`, `shortlist.rs` | the nearest rows so far; rows and candidates for later; the best of many candidates |
-//! | `observer.rs`, `absent.rs`, `only.rs` | parts of a walk: its observer; leaving out a node; finding only some rows |
-//! | `walk.rs` | best-first search, one page per hop |
+//! | `observer.rs`, `absent.rs`, `only.rs`, `expected.rs` | parts of a walk: its observer; leaving out a node; finding only some rows; the reach that it expects |
+//! | `walk.rs`, `offer.rs` | best-first search, one page per hop; the neighbors of a node in the list |
 //! | `plan.rs`, `filter_plan.rs`, `shares.rs` | the options for an effort; walk or postings for a filter; the share of rows that pass |
 //! | `walls.rs`, `gather.rs`, `tags.rs` | searches by postings: which leaves are near; candidates from leaves; tests of tags |
 //! | `rerank.rs`, `running.rs`, `searcher.rs` | exact distances of the last candidates; one search; searches of one thread |
@@ -27,6 +27,7 @@ mod cursor_passes;
 mod cursor_postings;
 mod cursor_second;
 pub(crate) mod exact;
+mod expected;
 pub(crate) mod filter_plan;
 pub(crate) mod filtered;
 pub(crate) mod found;
@@ -34,6 +35,7 @@ pub(crate) mod gather;
 pub(crate) mod met;
 pub(crate) mod nearest;
 pub(crate) mod observer;
+mod offer;
 pub(crate) mod only;
 pub(crate) mod plan;
 pub(crate) mod rerank;

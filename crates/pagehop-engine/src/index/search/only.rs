@@ -16,7 +16,8 @@ use crate::index::search::visit::{Probe, Visited};
 use crate::index::state::State;
 use crate::memory::MakeRoom;
 use crate::page::Reader;
-use crate::page::node::NodeRef;
+use crate::page::layout::NodeLayout;
+use crate::page::node::{NodeRef, prefetch_heads};
 
 /// The rows that a walk may find.
 pub(crate) struct Only {
@@ -27,6 +28,8 @@ pub(crate) struct Only {
     pub(super) hops_max: usize,
     /// Pages whose rows were tested.
     pages: NodeSet,
+    /// Whether the page of the current node was not tested before.
+    is_new_page: bool,
 }
 
 impl Only {
@@ -35,20 +38,47 @@ impl Only {
         hops >= self.hops_max
     }
 
-    /// The rows that pass a filter, or that may pass without a look at their tags.
-    pub(crate) fn new(filter: &FilterPlan, hops_max: usize, looks_at_tags: bool) -> Self {
+    /// The rows that pass a filter, or that may pass without a look at their tags. `spare` is an
+    /// empty set.
+    pub(crate) fn new(filter: &FilterPlan, hops_max: usize, looks_at_tags: bool, spare: NodeSet) -> Self {
         let (test, needs_tags) = (filter.test.clone(), filter.needs_tags && looks_at_tags);
-        Self { test, needs_tags, hops_max, pages: NodeSet::default() }
+        Self { test, needs_tags, hops_max, pages: spare, is_new_page: false }
+    }
+
+    /// The set of pages, emptied, for the next walk.
+    pub(super) fn into_spare(mut self) -> NodeSet {
+        self.pages.clear();
+        self.pages
+    }
+
+    /// Makes room for the page of one more node.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Memory`] if the system does not give it.
+    #[inline]
+    pub(super) fn make_room(&mut self) -> Result<(), Error> {
+        self.pages.make_room(1)
+    }
+
+    /// To be called while `node` is visited: prefetches what [`Only::look_around`] tests first.
+    /// `body` is that of its page.
+    #[inline(never)]
+    pub(super) fn prepare(&mut self, node: NodeId, layout: &NodeLayout, body: &[u8]) {
+        self.is_new_page = self.pages.insert(layout.place(node).0.0);
+        if self.is_new_page && layout.nodes_per_page > 1 {
+            prefetch_heads(layout, body);
+        }
     }
 
     /// Whether a row may pass; and the row, if only its tags decide.
     pub(super) fn look(&self, row_id: u64, values: RowValues<'_>) -> (bool, Option<Undecided>) {
         let passes = self.test.passes(row_id, values);
-        let is_open = passes && self.needs_tags;
-        (passes, if is_open { Undecided::new(&self.test, row_id, values) } else { None })
+        (passes, Undecided::if_needed(passes && self.needs_tags, &self.test, row_id, values))
     }
 
-    /// Tests the page neighbors of `node`, unless their page was tested before.
+    /// Tests the page neighbors of `node`, unless their page was tested before. [`Only::prepare`]
+    /// was called for it.
     pub(super) fn look_around<R: Reader>(
         &mut self,
         node: NodeId,
@@ -58,24 +88,34 @@ impl Only {
         observer: &mut impl Observer,
         pages_read: &mut u64,
     ) -> Result<(), Error> {
-        let layout = &state.meta.layout;
-        let page = layout.place(node).0;
-        self.pages.make_room(1)?;
-        if !self.pages.insert(page.0) {
+        if !self.is_new_page {
             return Ok(());
         }
+        let layout = &state.meta.layout;
+        let page = layout.place(node).0;
         let mut undecided = Vec::new();
         let body = reader.finish(page)?;
-        for slot in 0..layout.nodes_per_page {
+        let Self { test, needs_tags, .. } = self;
+        // A page has at most 64 slots.
+        let mut passing = 0u64;
+        for slot in (0..layout.nodes_per_page).filter(|slot| layout.node_id(page, *slot) != node) {
             let found = NodeRef::new(layout, &body, slot);
-            let neighbor = layout.node_id(page, slot);
+            if test.passes(found.header().row_id, found.values()) {
+                // Distances are computed once all own codes are on their way.
+                found.prefetch_own();
+                passing |= 1 << slot;
+            }
+        }
+        while passing != 0 {
+            let slot = passing.trailing_zeros() as usize;
+            passing &= passing - 1;
+            let (found, neighbor) = (NodeRef::new(layout, &body, slot), layout.node_id(page, slot));
             let header = found.header();
-            let (passes, row) = self.look(header.row_id, found.values());
-            if neighbor == node || !passes || state.rows(neighbor, &header).next().is_none() {
+            if state.rows(neighbor, &header).next().is_none() {
                 continue;
             }
             let visited = Visited { header, distance: probe.distance(&found, &header) };
-            match row {
+            match Undecided::if_needed(*needs_tags, test, header.row_id, found.values()) {
                 Some(row) => undecided.push((neighbor, visited, row)),
                 None => keep(neighbor, &visited, state, nearest, observer)?,
             }

@@ -32,6 +32,12 @@ impl Undecided {
         (!test.surely_passes(row_id, values)).then(|| Self { row_id, values: values.0.to_vec() })
     }
 
+    /// [`Undecided::new`] of a row that may pass, if tags `matter`.
+    #[inline]
+    pub(super) fn if_needed(matter: bool, test: &Test, row_id: u64, values: RowValues<'_>) -> Option<Self> {
+        if matter { Self::new(test, row_id, values) } else { None }
+    }
+
     /// Whether the row passes. Counts the page of its tags.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ pub(crate) struct Probe {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visited {
     pub(crate) header: NodeHeader,
-    /// Squared distance in the inner space.
+    /// Squared distance in the inner space; infinite if it was not asked for.
     pub(crate) distance: f32,
 }
 
@@ -34,6 +34,8 @@ pub(crate) struct Visited {
 pub(crate) struct Scored<'a> {
     pub(crate) node: NodeRef<'a>,
     pub(crate) header: NodeHeader,
+    /// The body of its page.
+    pub(crate) body: &'a [u8],
     /// Estimated squared distance of each neighbor.
     pub(crate) estimates: &'a [f32],
 }
@@ -102,8 +104,9 @@ impl Probe {
     }
 
     /// Visits `node`: estimates the distances of its neighbors, passes them to `scored`, then
-    /// computes the distance of the node itself. The slot may be free by now, or hold another row
-    /// than when the edge was made. The visit then describes the current content.
+    /// computes the distance of the node itself if `scored` asks for it; if not, it is infinite.
+    /// The slot may be free by now, or hold another row than when the edge was made. The visit then
+    /// describes the current content.
     ///
     /// # Errors
     ///
@@ -115,7 +118,7 @@ impl Probe {
         model: &Model,
         reader: &R,
         node: NodeId,
-        scored: impl FnOnce(&Scored<'_>),
+        scored: impl FnOnce(&Scored<'_>) -> bool,
     ) -> Result<Visited, Error> {
         let (page, slot) = meta.layout.place(node);
         let guard = reader.finish(page)?;
@@ -132,13 +135,13 @@ impl Probe {
         if self.estimator.score(&model.centroids, node.edges(), estimates).is_none() {
             return Err(Error::corrupt(page, format!("an edge of slot {slot} names an unknown centroid")));
         }
-        scored(&Scored { node, header, estimates });
+        let is_wanted = scored(&Scored { node, header, body: &guard, estimates });
         if header.flags == FLAGS_FREE {
             // A page of zeros looks like free slots, and no edge leads to one.
             kind::expect_kind(page, &guard, PageKind::Node)?;
             return Ok(Visited { header, distance: f32::INFINITY });
         }
-        let distance = self.distance(&node, &header);
+        let distance = if is_wanted { self.distance(&node, &header) } else { f32::INFINITY };
         Ok(Visited { header, distance })
     }
 

@@ -15,13 +15,18 @@
 use crate::graph::list::CandidateList;
 use crate::graph::{key, key_distance, key_id};
 use crate::ids::NodeId;
+use crate::index::node_set::NodeSet;
 use crate::index::search::absent::Absent;
+use crate::index::search::expected::ExpectedReach;
+use crate::index::search::filter_plan::FilterPlan;
 use crate::index::search::met::Met;
 use crate::index::search::nearest::Nearest;
 use crate::index::search::observer::Observer;
+use crate::index::search::offer::{WIDTH_IN_MEMORY, look_ahead, offer, take};
 use crate::index::search::only::{self, Only};
+use crate::index::search::shares::SHARE_MIN;
 use crate::index::search::shortlist::Shortlist;
-use crate::index::search::visit::{Probe, Scored};
+use crate::index::search::visit::Probe;
 use crate::index::search::walls::Walls;
 use crate::index::state::State;
 use crate::memory::MakeRoom;
@@ -40,18 +45,10 @@ pub(crate) const EVIDENCE_ROWS: usize = 10;
 /// Hops that approach the query, with at most one page read ahead. Landmarks are near the query
 /// already: of the pages that are read ahead from the third hop on, one in a hundred is not used.
 const APPROACH_HOPS: usize = 2;
-/// Candidates whose pages are prefetched as long as all pages were in memory, and whose bytes are
-/// prefetched into the CPU's caches. With the bytes of one a search takes 10 to 20% longer, with
-/// those of three as long as with two (`docs/decisions/0013-cost-of-a-hop.md`).
-const WIDTH_IN_MEMORY: usize = 2;
 /// Pages that are read at the same time: this many, and one more for every two hops, up to the beam
 /// width. A candidate of the first hops is often displaced before its turn. With the full
 /// width from the third hop on, one page in seven is not used, and searches are not faster.
 const WIDTH_AT_FIRST: usize = 2;
-/// How far the final k-th distance may be above the current k-th estimate, as a factor. A smaller
-/// factor admits fewer candidates: 1.12 is 3 to 5% faster than 1.3. Recall was the same in 64 to
-/// 784 dimensions, and 0.0002 less in 16 dimensions, where 1.06 cost 0.0009.
-const ESTIMATE_MARGIN: f32 = 1.12;
 
 /// Most candidates that are rejected as a node is expanded: each of its neighbors, or one that it
 /// displaces, and the substitute of the node that is left out.
@@ -73,14 +70,15 @@ pub(crate) struct Walk {
     /// Entry points that were offered to the list with their own estimates.
     offered: Vec<NodeId>,
     pub(crate) visited: Vec<NodeId>,
-    /// Whether candidates far beyond the k-th estimate are rejected.
-    uses_estimate: bool,
+    expected: ExpectedReach,
     /// The k that this walk was started with, at least [`EVIDENCE_ROWS`].
     first: usize,
     /// The node that the query was taken from, which the search leaves out.
     absent: Absent,
     /// Which rows the search may find, if not all.
     pub(crate) only: Option<Only>,
+    /// An empty set, whose buffer the next [`Only`] uses.
+    spare: NodeSet,
     /// The reach before the last hop.
     within: f32,
     /// Storage reads of the reader when this search began.
@@ -105,10 +103,13 @@ pub(crate) enum Turn {
 }
 
 impl Walk {
-    /// Starts a search for the query in `probe`. The list keeps `capacity` candidates.
+    /// Starts a search for the query in `probe`. The list keeps `capacity` candidates. With
+    /// `uses_estimate`, those far beyond the k-th estimate are left out.
     pub(crate) fn begin(&mut self, state: &State, capacity: usize, k: usize, uses_estimate: bool) {
-        self.uses_estimate = uses_estimate;
-        self.only = None;
+        self.expected.begin(uses_estimate);
+        if let Some(only) = self.only.take() {
+            self.spare = only.into_spare();
+        }
         self.visited.clear();
         self.first = k.max(EVIDENCE_ROWS);
         self.nearest.reset(self.first);
@@ -117,6 +118,14 @@ impl Walk {
         self.entries.clear();
         self.probe.coarse(&state.model, &mut self.coarse);
         self.offered.clear();
+    }
+
+    /// After [`Walk::begin`]: finds only rows that pass a filter, and ends after `hops_max` hops.
+    pub(crate) fn find_only(&mut self, filter: &FilterPlan, hops_max: usize, looks_at_tags: bool, state: &State) {
+        let (rows, dead) = (state.meta.rows.max(1) as f64, state.meta.change.dead_rows as f64);
+        let share = filter.share().max(SHARE_MIN) * rows / (rows + dead);
+        self.expected.set_candidates((1.0 / share) as f32);
+        self.only = Some(Only::new(filter, hops_max, looks_at_tags, std::mem::take(&mut self.spare)));
     }
 
     /// Makes room for a search for `k` rows with a list of `capacity`, so that [`Walk::begin`] and
@@ -184,10 +193,15 @@ impl Walk {
         if self.hop(state, reader, options, observer, stats)? {
             return Ok(Turn::Moved);
         }
-        if self.has_entries || observer.is_enough() {
+        if observer.is_enough() {
             return Ok(Turn::Ended);
         }
-        self.has_entries = true;
+        if self.offer_left_out(options, observer)? {
+            return Ok(Turn::Moved);
+        }
+        if std::mem::replace(&mut self.has_entries, true) {
+            return Ok(Turn::Ended);
+        }
         observer.make_room(self.entries.len())?;
         self.offer_entries(state, options, observer);
         Ok(Turn::Moved)
@@ -279,8 +293,12 @@ impl Walk {
         self.offer_rejected(self.within, observer)?;
         observer.make_room(self.entries.len())?;
         self.offer_entries(state, options, observer);
-        while self.hop(state, reader, options, observer, stats)? {}
-        Ok(())
+        loop {
+            while self.hop(state, reader, options, observer, stats)? {}
+            if !self.offer_left_out(options, observer)? {
+                return Ok(());
+            }
+        }
     }
 
     /// Limits duplicates in the list to `k`, plus the number of dead rows.
@@ -305,6 +323,23 @@ impl Walk {
             self.list.insert_or(estimate, node, |estimate, node| observer.reject(estimate, node));
         }
         Ok(())
+    }
+
+    /// Offers the candidates that were left out and may matter. Returns whether there were any.
+    fn offer_left_out(&mut self, options: &SearchOptions, observer: &mut impl Observer) -> Result<bool, Error> {
+        if self.is_over() {
+            return Ok(false);
+        }
+        let mut is_offered = false;
+        for key in self.expected.within(self.nearest.reach(options.slack)) {
+            let node = key_id(key);
+            if !self.offered.contains(&node) {
+                observer.make_room(1)?;
+                is_offered |=
+                    self.list.insert_or(key_distance(key), node, |estimate, node| observer.reject(estimate, node));
+            }
+        }
+        Ok(is_offered)
     }
 
     /// The pages of the visited nodes.
@@ -337,6 +372,14 @@ impl Walk {
         self.entries.iter().copied().zip(state.entries.iter().map(|entry| entry.node))
     }
 
+    #[inline]
+    fn make_room_for_hop(&mut self, observer: &mut impl Observer) -> Result<(), Error> {
+        observer.make_room(REJECTED_MAX)?;
+        self.visited.make_room(1)?;
+        self.expected.make_room()?;
+        self.only.as_mut().map_or(Ok(()), Only::make_room)
+    }
+
     /// Expands the nearest candidate that may lead to one of the `k` nearest. Returns whether there
     /// may be another such candidate.
     #[inline]
@@ -358,15 +401,11 @@ impl Walk {
             return Ok(true);
         }
         observer.expand(estimate, self.list.expanded_rank(), self.nearest.reach(0.0));
-        observer.make_room(REJECTED_MAX)?;
-        self.visited.make_room(1)?;
+        self.make_room_for_hop(observer)?;
         // The best other candidate is probably next: prefetch its bytes while this node is scored.
         let likely = look_ahead(&self.list, meta, reader, None, 1, within);
         // A candidate beyond `within` would never be expanded: the k-th distance only decreases.
-        // Until there is one, the k-th estimate with a margin replaces it.
-        let estimated = if self.uses_estimate { self.list.estimate_at(self.nearest.k() - 1) } else { None };
-        let estimated = estimated.map(|estimate| estimate * ESTIMATE_MARGIN * (1.0 + options.slack));
-        let reach = within.min(estimated.unwrap_or(f32::INFINITY));
+        let reach = self.expected.reach(&self.list, self.nearest.k(), options.slack, within);
         let width = match self.visited.len() {
             // While the search approaches the query, its best candidates are soon displaced.
             ..APPROACH_HOPS => 1,
@@ -374,18 +413,23 @@ impl Walk {
             _ if reader.pages_missed() == self.missed_before => options.beam_width.min(WIDTH_IN_MEMORY),
             hops => options.beam_width.min(WIDTH_AT_FIRST + hops / 2),
         };
-        let Self { list, offered, absent, only, .. } = self;
+        let Self { list, offered, absent, only, expected, .. } = self;
         let (mut passes, mut undecided) = (true, None);
         let visited = self.probe.visit(meta, model, reader, node, |scored| {
+            if let Some(only) = only {
+                only.prepare(node, &meta.layout, scored.body);
+            }
             let substitute = absent.substitute_in(node, scored);
             offer(scored, list, offered, absent.node, reach, observer);
             if let Some((estimate, substitute)) = substitute {
                 take(estimate, substitute, list, offered, reach, observer);
             }
+            expected.leave_out(scored, reach, within, list.bound());
             look_ahead(list, meta, reader, likely, width, reach);
             if let Some(only) = only {
                 (passes, undecided) = only.look(scored.header.row_id, scored.node.values());
             }
+            passes
         })?;
         if let (Some(row), Some(only)) = (undecided, only) {
             let is_wanted = observer.wants_rows() || self.nearest.wants(visited.distance);
@@ -417,72 +461,4 @@ pub(crate) fn list_capacity(k: usize, options: &SearchOptions, state: &State) ->
     let (rows, dead) = (state.meta.rows.max(1), state.meta.change.dead_rows);
     let more = (options.search_list as u64).saturating_mul(dead.min(3 * rows)) / rows;
     k.max(options.search_list + more as usize)
-}
-
-/// Offers the scored neighbors that are within `reach` to the list; the others are rejected.
-#[inline]
-fn offer(
-    scored: &Scored<'_>,
-    list: &mut CandidateList,
-    offered: &[NodeId],
-    absent: Option<NodeId>,
-    reach: f32,
-    observer: &mut impl Observer,
-) {
-    // One comparison for eight estimates. Three of four are too far, in no order that a CPU could
-    // predict.
-    let mut near = kernels::at_most(scored.estimates, reach, list.bound());
-    let mut rejected = !near;
-    if absent.is_some() {
-        for (at, _) in scored.neighbors().enumerate().filter(|(_, (_, neighbor))| absent == Some(*neighbor)) {
-            (near, rejected) = (near & !(1 << at), rejected & !(1 << at));
-        }
-    }
-    observer.reject_some(scored, rejected);
-    let candidate = |at| {
-        let node = scored.node.neighbor(at);
-        // The entry point is in the list with its own estimate.
-        (!offered.contains(&node)).then_some((scored.estimates[at], node))
-    };
-    list.insert_all(near, candidate, |estimate, node| observer.reject(estimate, node));
-}
-
-/// Offers one candidate to the list. An entry point is in the list with its own estimate and must
-/// not enter twice.
-#[inline]
-fn take(
-    estimate: f32,
-    node: NodeId,
-    list: &mut CandidateList,
-    offered: &[NodeId],
-    reach: f32,
-    observer: &mut impl Observer,
-) {
-    if (estimate <= reach) & (estimate < list.bound()) && !offered.contains(&node) {
-        list.insert_or(estimate, node, |estimate, node| observer.reject(estimate, node));
-    } else {
-        observer.reject(estimate, node);
-    }
-}
-
-/// Prefetches the pages of the nearest `width` unexpanded candidates within `reach`, and the bytes
-/// of the first [`WIDTH_IN_MEMORY`] of them, except of `near`, whose bytes were prefetched before.
-/// Returns the first.
-fn look_ahead(
-    list: &CandidateList,
-    meta: &Meta,
-    reader: &impl Reader,
-    near: Option<NodeId>,
-    width: usize,
-    reach: f32,
-) -> Option<NodeId> {
-    let mut first = None;
-    let within = list.open().take(width).take_while(|(estimate, _)| *estimate <= reach);
-    for (at, (_, node)) in within.enumerate() {
-        let (page, slot) = meta.layout.place(node);
-        let fetch = at < WIDTH_IN_MEMORY && near != Some(node);
-        reader.start(page, if fetch { meta.layout.slot_bytes(slot) } else { 0..0 });
-        first = first.or(Some(node));
-    }
-    first
 }

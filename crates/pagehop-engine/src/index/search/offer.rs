@@ -1,0 +1,83 @@
+//! What a hop does with the neighbors that it scored: it offers them to the list, and prefetches
+//! the pages of those that come next.
+
+use crate::graph::list::CandidateList;
+use crate::ids::NodeId;
+use crate::index::search::observer::Observer;
+use crate::index::search::visit::Scored;
+use crate::page::Reader;
+use crate::page::meta::Meta;
+use pagehop_kernels as kernels;
+
+/// Candidates whose pages are prefetched as long as all pages were in memory, and whose bytes are
+/// prefetched into the CPU's caches. With the bytes of one a search takes 10 to 20% longer, with
+/// those of three as long as with two (`docs/decisions/0013-cost-of-a-hop.md`).
+pub(super) const WIDTH_IN_MEMORY: usize = 2;
+
+/// Offers the scored neighbors that are within `reach` to the list; the others are rejected.
+#[inline]
+pub(super) fn offer(
+    scored: &Scored<'_>,
+    list: &mut CandidateList,
+    offered: &[NodeId],
+    absent: Option<NodeId>,
+    reach: f32,
+    observer: &mut impl Observer,
+) {
+    // One comparison for eight estimates. Three of four are too far, in no order that a CPU could
+    // predict.
+    let mut near = kernels::at_most(scored.estimates, reach, list.bound());
+    let mut rejected = !near;
+    if absent.is_some() {
+        for (at, _) in scored.neighbors().enumerate().filter(|(_, (_, neighbor))| absent == Some(*neighbor)) {
+            (near, rejected) = (near & !(1 << at), rejected & !(1 << at));
+        }
+    }
+    observer.reject_some(scored, rejected);
+    let candidate = |at| {
+        let node = scored.node.neighbor(at);
+        // The entry point is in the list with its own estimate.
+        (!offered.contains(&node)).then_some((scored.estimates[at], node))
+    };
+    list.insert_all(near, candidate, |estimate, node| observer.reject(estimate, node));
+}
+
+/// Offers one candidate to the list. An entry point is in the list with its own estimate and must
+/// not enter twice.
+#[inline]
+pub(super) fn take(
+    estimate: f32,
+    node: NodeId,
+    list: &mut CandidateList,
+    offered: &[NodeId],
+    reach: f32,
+    observer: &mut impl Observer,
+) {
+    if (estimate <= reach) & (estimate < list.bound()) && !offered.contains(&node) {
+        list.insert_or(estimate, node, |estimate, node| observer.reject(estimate, node));
+    } else {
+        observer.reject(estimate, node);
+    }
+}
+
+/// Prefetches the pages of the nearest `width` unexpanded candidates within `reach`, and the bytes
+/// of the first [`WIDTH_IN_MEMORY`] of them, except of `near`, whose bytes were prefetched before.
+/// Returns the first.
+pub(super) fn look_ahead(
+    list: &CandidateList,
+    meta: &Meta,
+    reader: &impl Reader,
+    near: Option<NodeId>,
+    width: usize,
+    reach: f32,
+) -> Option<NodeId> {
+    let mut first = None;
+    let within = list.open().take(width).take_while(|(estimate, _)| *estimate <= reach);
+    for (at, (_, node)) in within.enumerate() {
+        let (page, slot) = meta.layout.place(node);
+        let fetch = at < WIDTH_IN_MEMORY && near != Some(node);
+        reader.start(page, if fetch { meta.layout.slot_bytes(slot) } else { 0..0 });
+        first = first.or(Some(node));
+    }
+    first
+}
