@@ -21,7 +21,7 @@ const OPERATORS_PER_HOP: f64 = 50.0;
 const ROWS: usize = 10;
 /// Estimated postings of a leaf, and the cost of their estimates in operators.
 const POSTINGS_PER_LEAF: f64 = 80.0;
-const OPERATORS_PER_LEAF: f64 = 50.0;
+const OPERATORS_PER_LEAF: f64 = 30.0;
 /// The cost of a query that the index cannot answer. It is not infinite: sums and differences of
 /// costs must stay numbers in plans above it.
 const IMPOSSIBLE: f64 = 1e30;
@@ -76,11 +76,11 @@ pub(crate) unsafe extern "C-unwind" fn amcostestimate(
         let leaves = leaves.fold(f64::INFINITY, f64::min);
         let walk = FilterPlan::walk_pages(hops, share.max(1.0 / rows));
         let nodes = FilterPlan::node_pages(ROWS).max(hops).min(share * rows);
-        let by_postings = leaves + nodes < walk;
+        let by_postings = FilterPlan::leaves_cost(leaves) + nodes < walk;
         let (leaves, hops) = if by_postings { (leaves, nodes) } else { (0.0, walk) };
         let hops = hops.min(rows);
         // Scans of one query share a cache: later ones find pages that earlier ones brought.
-        let looked_at = (hops + leaves) * loop_count;
+        let looked_at = (hops + FilterPlan::leaves_cost(leaves)) * loop_count;
         let fetched = pg_sys::index_pages_fetched(looked_at, (*info).pages, pages, root) / loop_count;
         let per_hop = OPERATORS_PER_HOP * pg_sys::cpu_operator_cost;
         let per_leaf = OPERATORS_PER_LEAF * pg_sys::cpu_operator_cost;

@@ -16,6 +16,13 @@ pub(crate) struct LeafRange {
     pub(crate) high: PostingKey,
 }
 
+impl LeafRange {
+    /// Whether all its keys have the same value.
+    pub(crate) fn has_one_value(&self) -> bool {
+        self.low.value() == self.high.value()
+    }
+}
+
 /// Every leaf that may have postings from `low` to `high`, in order. `choose` selects the page of
 /// each level whose kind is tested. Pages above the leaves are added to `seen`, also if this fails;
 /// so is a root that is a leaf.

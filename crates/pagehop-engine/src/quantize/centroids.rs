@@ -65,11 +65,12 @@ impl Centroids {
         (self.norms_sq[a] + self.norms_sq[b] - 2.0 * self.steps[a] * self.steps[b] * dot).max(0.0)
     }
 
-    /// Squared Euclidean distance from a centroid to a point, under every metric.
-    pub(crate) fn euclidean(&self, index: usize, point: &RoundedPoint) -> f32 {
+    /// Squared Euclidean distance from a centroid to a point under every metric, if `distance` is
+    /// that of [`Centroids::distance`].
+    pub(crate) fn euclidean(&self, index: usize, point: &RoundedPoint, distance: f32) -> f32 {
         let norm_sq = self.norms_sq[index];
         let shared = point.squares(norm_sq) - f64::from(point.norm_sq()) - f64::from(norm_sq);
-        (f64::from(self.distance(index, point)) - shared).max(0.0) as f32
+        (f64::from(distance) - shared).max(0.0) as f32
     }
 
     /// All centroids decoded, one after another.

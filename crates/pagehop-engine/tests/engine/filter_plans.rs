@@ -115,8 +115,8 @@ fn recall(filters: Vec<Filter>, value: i64) -> f64 {
 
 #[test]
 fn conditions_that_are_met_together_cost_little_recall() {
-    let one = recall(vec![below(0, 7)], 7);
-    let all = recall((0..4).map(|column| below(column, 7)).collect(), 7);
+    let one = recall(vec![below(0, 8)], 8);
+    let all = recall((0..4).map(|column| below(column, 8)).collect(), 8);
     assert!(one > 0.95 && all > one - 0.004, "{all} with four conditions, {one} with one");
 }
 

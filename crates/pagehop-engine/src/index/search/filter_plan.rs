@@ -6,9 +6,8 @@
 //!          its cheapest part, of an OR those of all parts
 //! share    the estimated share of rows that pass: each part of an AND counts for itself. The
 //!          slack of a walk is for a share between this and the largest that the parts allow
-//! choose   what reads fewer pages: the runs, or a walk, which visits more nodes without use the
-//!          smaller the share is. A leaf of postings and a node cost about the same time, also in
-//!          memory
+//! choose   what costs less: the runs, or a walk, which visits more nodes without use the smaller
+//!          the share is. A leaf of postings costs half of the page of a node
 //! ```
 
 use std::sync::Arc;
@@ -34,6 +33,9 @@ const WALK_POWER: f64 = -0.75;
 const SLACK_POWER: f32 = 0.3;
 /// Pages of the id map for an id, which are shared. An id of a row leads to a page of nodes, too.
 const ID_PAGES: f64 = 0.2;
+/// The cost of a leaf of postings in pages of nodes. In memory it is .6 of a hop, and from storage
+/// .4: leaves are known before they are read, so more reads are under way.
+const LEAF_COST: f64 = 0.5;
 /// Estimated fill of a leaf.
 const LEAF_FILL: f64 = 0.85;
 /// From this number of leaves on, some are skipped. Fewer are all read: most of them are near, and
@@ -62,6 +64,17 @@ impl Run {
     }
 }
 
+/// What is expected of the runs of a filter.
+#[derive(Clone, Copy, Debug)]
+struct Expected {
+    /// Pages that are read.
+    pages: f64,
+    /// Their cost, in pages of nodes.
+    cost: f64,
+    /// Rows; a search by the runs visits at most this many nodes.
+    rows: f64,
+}
+
 /// A filter over one index, and how to search with it: see
 /// [`Searcher::plan_filter`](crate::Searcher::plan_filter).
 #[derive(Clone, Debug)]
@@ -71,10 +84,9 @@ pub struct FilterPlan {
     pub(crate) test: Arc<Test>,
     /// Runs that have every row that passes; `None` if such rows may be anywhere.
     pub(crate) runs: Option<Arc<Vec<Run>>>,
-    /// Estimated pages of the runs.
-    runs_pages: f64,
-    /// Estimated rows in the runs; a search by them visits at most this many nodes.
-    runs_rows: f64,
+    /// Whether every row of the runs passes. If not, they have rows that other conditions exclude.
+    pub(crate) runs_pass: bool,
+    expected: Expected,
     share: Passing,
     /// Whether the filter must read the tags of some rows to decide on them.
     pub(crate) needs_tags: bool,
@@ -96,7 +108,7 @@ impl FilterPlan {
     /// the graph.
     pub fn reads_postings(&self, k: usize) -> bool {
         let walk_pages = Self::walk_pages(Self::node_pages(k), self.share.likely.max(SHARE_MIN));
-        self.runs.is_some() && self.pages_by_runs(k) <= walk_pages
+        self.runs.is_some() && self.cost_by_runs(k) <= walk_pages
     }
 
     /// Whether a walk for `k` rows reads fewer pages than a look at every row, which reads
@@ -108,13 +120,18 @@ impl FilterPlan {
     /// Estimated pages that a search for `k` rows reads of the runs and of the nodes that they lead
     /// to.
     pub(crate) fn pages_by_runs(&self, k: usize) -> f64 {
-        self.runs_pages + Self::node_pages(k).min(self.runs_rows)
+        self.expected.pages + Self::node_pages(k).min(self.expected.rows)
+    }
+
+    /// The estimated cost of such a search, in pages of nodes.
+    fn cost_by_runs(&self, k: usize) -> f64 {
+        self.expected.cost + Self::node_pages(k).min(self.expected.rows)
     }
 
     /// Whether the runs are worth reading for `k` rows where a look at every row reads `every_page`
     /// once. An exact search visits every row of them, by distance and so at random.
     pub(crate) fn is_worth_its_runs(&self, k: usize, is_exact: bool, every_page: usize) -> bool {
-        let pages = if is_exact { self.runs_pages + self.runs_rows } else { self.pages_by_runs(k) };
+        let pages = if is_exact { self.expected.pages + self.expected.rows } else { self.pages_by_runs(k) };
         self.runs.is_some() && pages <= every_page as f64
     }
 
@@ -122,6 +139,11 @@ impl FilterPlan {
     /// postings. For hosts that estimate costs before there is a plan.
     pub fn node_pages(k: usize) -> f64 {
         NODE_PAGES * k.max(FEW_ROWS) as f64 / FEW_ROWS as f64
+    }
+
+    /// The cost of `leaves` of postings, in pages of nodes.
+    pub fn leaves_cost(leaves: f64) -> f64 {
+        LEAF_COST * leaves
     }
 
     /// Estimated pages of a walk that finds only rows that pass, if it reads `pages` without a
@@ -141,7 +163,7 @@ impl FilterPlan {
     /// a look at every row does so after twice its pages, too.
     pub(crate) fn hops_max(&self, k: usize) -> usize {
         // Without runs the estimate is infinite.
-        (2.0 * self.pages_by_runs(k)) as usize
+        (2.0 * self.cost_by_runs(k)) as usize
     }
 
     /// The number of ids that are looked up for the runs; one that occurs twice counts twice.
@@ -152,7 +174,7 @@ impl FilterPlan {
 
     /// The number of candidates that the runs have, at most `most`; rows of leaves are estimated.
     pub(crate) fn candidates(&self, most: usize) -> usize {
-        most.min((self.runs_rows as usize).saturating_add(self.ids()))
+        most.min((self.expected.rows as usize).saturating_add(self.ids()))
     }
 
     /// The options of a walk that finds only rows that pass. A list that is too long costs nothing,
@@ -170,9 +192,9 @@ impl FilterPlan {
     pub(crate) fn new(test: Test, state: &State, reader: &mut impl Reader, guesses: bool) -> Result<Self, Error> {
         let mut planner = Planner { shares: Shares { state, reader, guesses } };
         let share = planner.shares.of(&test)?;
-        let (runs, runs_pages, runs_rows) = match planner.runs(&test)? {
-            Some(runs) => (Some(Arc::new(apart(runs.runs))), runs.pages, runs.rows),
-            None => (None, f64::INFINITY, 0.0),
+        let (runs, expected) = match planner.runs(&test)? {
+            Some(found) => (Some(Arc::new(apart(found.runs))), found.expected),
+            None => (None, Expected { pages: f64::INFINITY, cost: f64::INFINITY, rows: 0.0 }),
         };
         let columns = state.columns.columns.len();
         // A host that owns the rows tests the tags itself.
@@ -182,10 +204,10 @@ impl FilterPlan {
         let needs_tags_in_runs = needs_tags && runs.iter().flat_map(|runs| runs.iter()).any(is_undecided);
         Ok(Self {
             columns,
+            runs_pass: runs_pass(&test),
             test: Arc::new(test),
             runs,
-            runs_pages,
-            runs_rows,
+            expected,
             share,
             needs_tags,
             needs_tags_in_runs,
@@ -212,6 +234,17 @@ fn apart(mut runs: Vec<Run>) -> Vec<Run> {
     runs
 }
 
+/// Whether every row in the runs of a test passes it. The postings of a tag may be of rows that do
+/// not have it, and ids may be of rows that are gone.
+fn runs_pass(test: &Test) -> bool {
+    match test {
+        Test::Within { .. } | Test::Missing { .. } | Test::Present { .. } => true,
+        Test::Or(parts) => parts.iter().all(runs_pass),
+        Test::And(parts) => parts.len() == 1 && runs_pass(&parts[0]),
+        Test::Tags(_) | Test::Ids { .. } => false,
+    }
+}
+
 fn has_negated_tag(test: &Test) -> bool {
     match test {
         Test::Tags(test) => !test.is_in,
@@ -223,8 +256,7 @@ fn has_negated_tag(test: &Test) -> bool {
 /// Runs and their cost.
 struct Costed {
     runs: Vec<Run>,
-    pages: f64,
-    rows: f64,
+    expected: Expected,
 }
 
 struct Planner<'a, R: Reader> {
@@ -243,7 +275,8 @@ impl<R: Reader> Planner<'_, R> {
             }
             Test::Ids { ids, is_in: true } => {
                 let pages = ids.len() as f64 * (ID_PAGES + self.shares.of_ids(ids)?);
-                Some(Costed { runs: vec![Run::Ids(ids.clone())], pages, rows: 0.0 })
+                let expected = Expected { pages, cost: pages, rows: 0.0 };
+                Some(Costed { runs: vec![Run::Ids(ids.clone())], expected })
             }
             Test::Tags(_) | Test::Ids { .. } => None,
             Test::And(parts) => {
@@ -251,19 +284,21 @@ impl<R: Reader> Planner<'_, R> {
                 for part in parts {
                     let other = self.runs(part)?;
                     best = match (best, other) {
-                        (Some(best), Some(other)) if best.pages <= other.pages => Some(best),
+                        (Some(best), Some(other)) if best.expected.cost <= other.expected.cost => Some(best),
                         (best, other) => other.or(best),
                     };
                 }
                 best
             }
             Test::Or(parts) => {
-                let mut all = Costed { runs: Vec::new(), pages: 0.0, rows: 0.0 };
+                let expected = Expected { pages: 0.0, cost: 0.0, rows: 0.0 };
+                let mut all = Costed { runs: Vec::new(), expected };
                 for part in parts {
                     let Some(more) = self.runs(part)? else { return Ok(None) };
                     all.runs.extend(more.runs);
-                    all.pages += more.pages;
-                    all.rows += more.rows;
+                    all.expected.pages += more.expected.pages;
+                    all.expected.cost += more.expected.cost;
+                    all.expected.rows += more.expected.rows;
                 }
                 Some(all)
             }
@@ -289,11 +324,10 @@ impl<R: Reader> Planner<'_, R> {
             let (low, high) = PostingKey::range(range);
             Run::Postings { column, low, high }
         };
-        Ok(Costed {
-            runs: ranges.into_iter().map(run).collect(),
-            pages: FilterPlan::leaves_read(leaves, values),
-            rows: of_row.min(1.0) * rows,
-        })
+        let pages = FilterPlan::leaves_read(leaves, values);
+        let cost = FilterPlan::leaves_cost(pages);
+        let expected = Expected { pages, cost, rows: of_row.min(1.0) * rows };
+        Ok(Costed { runs: ranges.into_iter().map(run).collect(), expected })
     }
 }
 

@@ -58,12 +58,23 @@ impl Part {
     }
 }
 
+/// A leaf before it is read.
+struct Leaf {
+    /// The distance of its nearest wall.
+    wall: f32,
+    /// The index of its [`Part`].
+    part: usize,
+    range: LeafRange,
+    /// Whether all its postings are in one run.
+    is_inside: bool,
+}
+
 /// The leaves of all runs, each once, before they are read.
-#[derive(Default)]
 struct Leaves {
     parts: Vec<Part>,
-    /// Each with the distance of its wall and its part.
-    leaves: Vec<(f32, usize, LeafRange)>,
+    leaves: Vec<Leaf>,
+    /// Whether all leaves are read.
+    is_whole: bool,
 }
 
 /// Offers rows of the runs that may pass to `list`, which is empty.
@@ -144,7 +155,7 @@ impl<R: Reader> Gather<'_, R> {
         let filter = self.filter;
         // Other backends add pages, and the meta page learns of them later.
         let page_count = if is_shared { u32::MAX } else { self.state.meta.page_count };
-        let Leaves { mut parts, mut leaves } = Leaves::default();
+        let (mut parts, mut leaves) = (Vec::new(), Vec::new());
         let mut is_measured = false;
         for run in filter.runs.iter().flat_map(|runs| runs.iter()) {
             let (column, low, high) = match run {
@@ -159,7 +170,8 @@ impl<R: Reader> Gather<'_, R> {
             let Self { walls, probe, state, .. } = self;
             let above = seen.len();
             let found = leaf_ranges(&tree, self.reader, page_count, (low, high), seen, |level| {
-                if is_whole(level.len()) {
+                let with_walls = level.iter().filter(|range| range.has_one_value()).count();
+                if is_whole(level.len()) || with_walls < level.len() / 2 {
                     return 0;
                 }
                 if !std::mem::replace(&mut is_measured, true) {
@@ -175,41 +187,47 @@ impl<R: Reader> Gather<'_, R> {
             let part = parts.len() - 1;
             parts[part].runs.push((low, high));
             leaves.make_room(found.len())?;
-            leaves.extend(found.into_iter().map(|leaf| (0.0, part, leaf)));
+            leaves.extend(found.into_iter().map(|range| {
+                let is_inside = low < range.low && range.high < high;
+                Leaf { wall: 0.0, part, range, is_inside }
+            }));
         }
         // Several runs may have rows on one leaf.
-        leaves.sort_by_key(|(_, part, leaf)| (*part, leaf.page));
-        leaves.dedup_by(|(_, of_next, next), (_, part, leaf)| {
-            let is_same = of_next == part && next.page == leaf.page;
+        leaves.sort_by_key(|leaf: &Leaf| (leaf.part, leaf.range.page));
+        leaves.dedup_by(|next, leaf| {
+            let is_same = (next.part, next.range.page) == (leaf.part, leaf.range.page);
             if is_same {
-                (leaf.low, leaf.high) = (leaf.low.min(next.low), leaf.high.max(next.high));
+                let (low, high) = (leaf.range.low.min(next.range.low), leaf.range.high.max(next.range.high));
+                (leaf.range.low, leaf.range.high, leaf.is_inside) = (low, high, false);
             }
             is_same
         });
-        if !is_whole(leaves.len()) {
+        // Leaves of several values may have rows of every cell.
+        let with_walls = leaves.iter().filter(|leaf| leaf.range.has_one_value()).count();
+        let is_whole = is_whole(leaves.len()) || with_walls < leaves.len() / 2;
+        if !is_whole {
             if !is_measured {
                 self.walls.measure(self.probe, &self.state.model);
             }
-            leaves.iter_mut().for_each(|(wall, _, leaf)| *wall = self.walls.of(leaf));
-            leaves.sort_by(|a, b| a.0.total_cmp(&b.0));
+            leaves.iter_mut().for_each(|leaf| leaf.wall = self.walls.of(&leaf.range));
+            leaves.sort_by(|a, b| a.wall.total_cmp(&b.wall));
         }
-        Ok(Leaves { parts, leaves })
+        Ok(Leaves { parts, leaves, is_whole })
     }
 
     /// Reads leaves in their order.
     fn read_in_order(
         &mut self,
-        Leaves { parts, leaves }: &Leaves,
+        Leaves { parts, leaves, is_whole }: &Leaves,
         extent: GatherExtent,
         list: &mut Shortlist,
     ) -> Result<Gathered, Error> {
-        let is_whole = extent.width.is_infinite() || leaves.len() < LEAVES_WHOLE;
         let mut limit = f32::INFINITY;
-        for (at, (wall, part, leaf)) in leaves.iter().enumerate() {
+        for (at, leaf) in leaves.iter().enumerate() {
             if !is_whole && let Some(kth) = list.kth() {
                 let reach = key_distance(kth).max(extent.reach_min);
                 limit = self.walls.limit(reach, extent.width);
-                if *wall > limit {
+                if leaf.wall > limit {
                     return Ok(Gathered { reach: Some(reach) });
                 }
             }
@@ -217,30 +235,31 @@ impl<R: Reader> Gather<'_, R> {
                 return Ok(Gathered { reach: Some(0.0) });
             }
             let ahead = if at == 0 { 0..LEAVES_AHEAD } else { LEAVES_AHEAD - 1..LEAVES_AHEAD };
-            for (wall, _, next) in ahead.filter_map(|more| leaves.get(at + more)) {
-                if *wall <= limit {
-                    self.reader.start(next.page, 0..0);
+            for next in ahead.filter_map(|more| leaves.get(at + more)) {
+                if next.wall <= limit {
+                    self.reader.start(next.range.page, 0..0);
                 }
             }
-            self.read(&parts[*part], leaf.page, list)?;
+            self.read(&parts[leaf.part], leaf, list)?;
         }
         Ok(Gathered { reach: None })
     }
 
     /// Offers the postings of a leaf that pass.
-    fn read(&mut self, part: &Part, page: PageId, list: &mut Shortlist) -> Result<(), Error> {
-        let Part { column, tree, .. } = part;
+    fn read(&mut self, part: &Part, leaf: &Leaf, list: &mut Shortlist) -> Result<(), Error> {
+        let (Part { column, tree, .. }, page) = (part, leaf.range.page);
         let test = &self.filter.test;
         // The test has the whole condition on other columns. A word of tags may pass without the
         // tag.
         let is_of_tags = self.state.columns.columns[*column].kind == ColumnKind::Tags;
+        let is_sure = leaf.is_inside && self.filter.runs_pass;
         let in_run = |leaf: &PostingLeaf<'_>, at| !is_of_tags || part.has(leaf.key(at, *column));
         {
             let body = self.reader.finish(page)?;
             let leaf = tree.leaf_page(page, &body)?;
             self.stats.pages_read += 1;
             self.stats.estimates += leaf.count() as u64;
-            let may_pass = |at| in_run(&leaf, at) && test.may_pass(leaf.values(at));
+            let may_pass = |at| is_sure || in_run(&leaf, at) && test.may_pass(leaf.values(at));
             offer_leaf(self.probe, self.state, (page, &leaf), may_pass, list)?;
         }
         self.reader.release();
@@ -280,10 +299,14 @@ fn offer_leaf(
         if probe.estimate_edges(&state.model, edges, estimates).is_none() {
             return Err(Error::corrupt(page, "a posting names an unknown centroid"));
         }
-        for (at, estimate) in estimates.iter().enumerate() {
-            let at = block * DEGREE_MAX + at;
-            let candidate = key(*estimate, leaf.node(at));
-            if candidate >= list.bound() || passes(at) {
+        // Most postings are too far, and those that pass are in no order that a CPU could predict.
+        let mut near = list.near(estimates);
+        while near != 0 {
+            let of_block = near.trailing_zeros() as usize;
+            near &= near - 1;
+            let at = block * DEGREE_MAX + of_block;
+            let candidate = key(estimates[of_block], leaf.node(at));
+            if !list.refuses(candidate) && passes(at) {
                 list.offer(candidate);
             }
         }

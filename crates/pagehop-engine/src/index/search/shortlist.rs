@@ -3,7 +3,9 @@
 use std::collections::BinaryHeap;
 
 use crate::Error;
+use crate::graph::key_distance;
 use crate::memory::MakeRoom;
+use pagehop_kernels as kernels;
 
 /// Keys that an empty list has room for, at most, so that it need not grow each time.
 const KEPT_KEYS: usize = 4096;
@@ -45,10 +47,12 @@ impl Shortlist {
         (self.keys.len() + self.nearest.len()) * size_of::<u64>()
     }
 
-    /// Keys from this one on are refused.
+    /// Whether a key would be refused, which then counts as offered.
     #[inline]
-    pub(crate) fn bound(&self) -> u64 {
-        self.bound
+    pub(crate) fn refuses(&mut self, key: u64) -> bool {
+        let is_refused = key >= self.bound;
+        self.is_cut |= is_refused;
+        is_refused
     }
 
     /// Makes room for this number of keys that are offered next.
@@ -61,10 +65,23 @@ impl Shortlist {
         self.keys.make_room(keys)
     }
 
+    /// Which of these estimates may give one of the smallest keys: a bit for each, the lowest for
+    /// the first. The others count as offered and refused, and so does NaN once there are enough
+    /// keys.
+    #[inline]
+    pub(crate) fn near(&mut self, estimates: &[f32]) -> u64 {
+        let all = u64::MAX.checked_shr(u64::BITS - estimates.len() as u32).unwrap_or(0);
+        if self.bound == u64::MAX {
+            return all;
+        }
+        let near = kernels::at_most(estimates, key_distance(self.bound), f32::INFINITY);
+        self.is_cut |= near != all;
+        near
+    }
+
     #[inline]
     pub(crate) fn offer(&mut self, key: u64) {
-        if key >= self.bound {
-            self.is_cut = true;
+        if self.refuses(key) {
             return;
         }
         if self.k > 0 && self.kth().is_none_or(|kth| key < kth) && !self.nearest.iter().any(|near| *near == key) {
@@ -108,6 +125,23 @@ impl Shortlist {
 mod tests {
     use super::*;
     use crate::random::Random;
+
+    #[test]
+    fn estimates_beyond_the_smallest_keys_are_refused_together() {
+        let mut list = Shortlist::default();
+        list.reset(2, 0);
+        assert_eq!(list.near(&[]), 0);
+        let estimates = [3.0, 9.0, f32::INFINITY, 1.0, f32::NAN];
+        assert_eq!(list.near(&estimates), 0b11111);
+        (1..=4).for_each(|id| list.offer(crate::graph::key(id as f32, id)));
+        // 1 and 2 are left, and keys from that of 3 on are refused.
+        list.is_cut = false;
+        assert_eq!(list.near(&[1.0, 2.0, 3.0]), 0b111);
+        assert!(!list.is_cut());
+        assert_eq!(list.near(&estimates), 0b01001);
+        assert!(list.is_cut());
+        assert_eq!(list.near(&[0.0; 64]), u64::MAX);
+    }
 
     #[test]
     fn the_smallest_keys_stay() {

@@ -51,6 +51,9 @@ impl Walls {
         let count = centroids.len();
         self.distances.clear();
         self.distances.extend((0..count).map(|at| centroids.distance(at, point)));
+        self.sorted.clear();
+        let euclidean = |(at, distance): (usize, &f32)| centroids.euclidean(at, point, *distance);
+        self.sorted.extend(self.distances.iter().enumerate().map(euclidean));
         let by_distance = |a: &usize, b: &usize| self.distances[*a].total_cmp(&self.distances[*b]);
         let nearest = (0..count).min_by(by_distance).unwrap_or(0);
         let least = self.distances.get(nearest).copied().unwrap_or(0.0);
@@ -58,19 +61,16 @@ impl Walls {
             let apart = 2.0 * centroids.apart(at, nearest).sqrt();
             *distance = if apart > 0.0 { (*distance - least) / apart } else { 0.0 };
         }
-        self.sorted.clear();
-        self.sorted.extend((0..count).map(|at| centroids.euclidean(at, point)));
         self.spread = spread(&mut self.sorted);
     }
 
     /// The distance of the nearest wall behind which a leaf may have rows. A leaf of several values
     /// may have rows of every cell.
     pub(crate) fn of(&self, leaf: &LeafRange) -> f32 {
-        let (low, high) = (leaf.low, leaf.high);
-        if low.value() != high.value() {
+        if !leaf.has_one_value() {
             return 0.0;
         }
-        let cells = usize::from(low.centroid())..=usize::from(high.centroid());
+        let cells = usize::from(leaf.low.centroid())..=usize::from(leaf.high.centroid());
         let walls = self.distances.get(cells).unwrap_or_default();
         walls.iter().copied().reduce(f32::min).unwrap_or(0.0)
     }
