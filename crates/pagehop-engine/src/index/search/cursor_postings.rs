@@ -87,7 +87,7 @@ fn gather<P: Pages>(parts: &mut CursorParts<'_, P>, keep: usize) -> Result<Gathe
         return Ok(Gathering::NoRoom);
     }
     let mut list = std::mem::take(&mut parts.walk.shortlist);
-    let (k, width) = (parts.second.covered, walls::width(parts.asked.slack));
+    let (k, width) = (parts.second.covered, walls::width(parts.asked.slack, &parts.state.meta));
     let extent = GatherExtent { k, width, reach_min: 0.0, reads_max: parts.reads_max };
     let CursorParts { pages, state, reader, walk, stats, .. } = parts;
     let Walk { probe, walls, .. } = walk;

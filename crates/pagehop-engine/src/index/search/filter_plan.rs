@@ -15,6 +15,7 @@ use std::sync::Arc;
 use crate::columns::ColumnKind;
 use crate::filter::{Given, TagsTest, Test};
 use crate::index::search::shares::{EVERY_VALUE, Passing, SHARE_MIN, Shares};
+use crate::index::search::walls;
 use crate::index::state::State;
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::Reader;
@@ -324,7 +325,7 @@ impl<R: Reader> Planner<'_, R> {
             let (low, high) = PostingKey::range(range);
             Run::Postings { column, low, high }
         };
-        let pages = FilterPlan::leaves_read(leaves, values);
+        let pages = if walls::tells(&state.meta) { FilterPlan::leaves_read(leaves, values) } else { leaves };
         let cost = FilterPlan::leaves_cost(pages);
         let expected = Expected { pages, cost, rows: of_row.min(1.0) * rows };
         Ok(Costed { runs: ranges.into_iter().map(run).collect(), expected })

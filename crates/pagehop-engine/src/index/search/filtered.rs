@@ -328,7 +328,7 @@ impl<R: Reader> Selection<'_, R> {
                 };
                 let enough = SHORTLIST_MIN.max(SHORTLIST_PER_ROW * self.k).max(stop.visits);
                 let mut keep = if options.is_some() { enough } else { usize::MAX / 4 };
-                let width = options.map_or(f32::INFINITY, |options| walls::width(options.slack));
+                let width = options.map_or(f32::INFINITY, |options| walls::width(options.slack, &self.state.meta));
                 let k = self.k.max(EVIDENCE_ROWS);
                 let mut extent = GatherExtent { k, width, reach_min: 0.0, reads_max: u64::MAX };
                 while let Some(more) = self.of_runs(keep, extent, stop)? {

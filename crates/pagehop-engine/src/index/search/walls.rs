@@ -21,6 +21,7 @@
 use super::visit::Probe;
 use crate::index::model::Model;
 use crate::page::leaf_ranges::LeafRange;
+use crate::page::meta::Meta;
 
 /// The number of dimensions is estimated from the distances of the nearest centroid and of the one
 /// with this rank.
@@ -103,9 +104,15 @@ fn spread(distances: &mut [f32]) -> f32 {
     logarithm / GROWTH
 }
 
-/// The width for a search with this slack.
-pub(crate) fn width(slack: f32) -> f32 {
-    WIDTH + WIDTH_OF_ROOT * slack.max(0.0).sqrt()
+/// The width for a search with this slack. Under the inner product it is infinite: rows may be near
+/// however far their cell is from that of the query.
+pub(crate) fn width(slack: f32, meta: &Meta) -> f32 {
+    if tells(meta) { WIDTH + WIDTH_OF_ROOT * slack.max(0.0).sqrt() } else { f32::INFINITY }
+}
+
+/// Whether walls tell where the nearest rows are.
+pub(crate) fn tells(meta: &Meta) -> bool {
+    meta.filled_sq().is_none()
 }
 
 #[cfg(test)]
