@@ -7,7 +7,6 @@ use super::met::{Met, Row};
 use super::second_phase::SecondPhase;
 use super::sequential::Sequential;
 use super::walk::{EVIDENCE_ROWS, Walk};
-use crate::ids::NodeId;
 use crate::index::state::State;
 use crate::page::Pages;
 use crate::{Error, SearchOptions, Stats};
@@ -122,11 +121,10 @@ impl<'i, P: Pages> CursorParts<'i, P> {
 
     /// Approximate memory of the rows and candidates of the search, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.walk.visited.len() * size_of::<NodeId>()
+        self.walk.memory_bytes()
             + self.met.memory_bytes()
             + self.second.memory_bytes()
             + self.sequential.memory_bytes()
-            + self.walk.shortlist.memory_bytes()
     }
 
     /// Whether the buffers may be kept for the next search.

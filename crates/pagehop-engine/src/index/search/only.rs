@@ -19,6 +19,9 @@ use crate::page::Reader;
 use crate::page::layout::NodeLayout;
 use crate::page::node::{NodeRef, prefetch_heads};
 
+/// Most pages of a set that is kept for the next walk.
+const KEPT_PAGES: usize = 4096;
+
 /// The rows that a walk may find.
 pub(crate) struct Only {
     pub(super) test: Arc<Test>,
@@ -45,10 +48,19 @@ impl Only {
         Self { test, needs_tags, hops_max, pages: spare, is_new_page: false }
     }
 
-    /// The set of pages, emptied, for the next walk.
+    /// The set of pages, emptied, for the next walk; a new one if it has become large.
     pub(super) fn into_spare(mut self) -> NodeSet {
+        if self.pages.capacity() > KEPT_PAGES {
+            return NodeSet::default();
+        }
         self.pages.clear();
         self.pages
+    }
+
+    /// Approximate memory of the set of pages, in bytes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        // The hash table has one control byte per entry.
+        self.pages.len() * (size_of::<u32>() + 1)
     }
 
     /// Makes room for the page of one more node.

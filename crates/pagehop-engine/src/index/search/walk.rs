@@ -138,6 +138,14 @@ impl Walk {
         self.list.make_room(capacity)
     }
 
+    /// Approximate memory of what the walk has seen, in bytes; without the list, whose length is
+    /// bounded.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let only = self.only.as_ref().map_or(0, Only::memory_bytes);
+        let visited = self.visited.len() * size_of::<NodeId>();
+        visited + only + self.expected.memory_bytes() + self.shortlist.memory_bytes()
+    }
+
     /// Runs the search. Candidates that the list does not keep and all visited rows are reported to
     /// `observer`. Entry points that are not offered are not reported.
     pub(crate) fn run<R: Reader>(
