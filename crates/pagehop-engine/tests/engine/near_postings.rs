@@ -117,6 +117,23 @@ fn under_the_inner_product_leaves_far_from_the_query_are_read_too() {
 }
 
 #[test]
+fn queries_far_from_all_rows_read_every_leaf() {
+    let (pages, vectors) = built(IdKind::Int);
+    let index = Index::open(&pages).unwrap();
+    let mut searcher = index.searcher();
+    let plan = searcher.plan_filter(&equal(0, 0)).unwrap();
+    let (mut found, queries) = (0, 40);
+    for query in embeddings(DIM, queries, 99).chunks(DIM) {
+        let query: Vec<f32> = query.iter().map(|x| 3.0 * x).collect();
+        let truth = nearest(&vectors, &query, 10, |id| values(id)[0] == 0);
+        let options = SearchOptions { slack: 0.2, ..SearchOptions::default() };
+        let result = searcher.answer(&query, 10, &options.into(), Some(&plan)).unwrap();
+        found += result.hits.iter().filter(|hit| truth.contains(&hit.row_id)).count();
+    }
+    assert!(found > 390, "{found} of 400");
+}
+
+#[test]
 fn a_larger_slack_reads_more_leaves_and_finds_more() {
     let (pages, vectors) = built(IdKind::Int);
     let found = [0.0, 0.1, 0.4, 2.0].map(|slack| measured(&pages, &vectors, 20, slack));

@@ -175,7 +175,7 @@ impl<R: Reader> Gather<'_, R> {
                     return 0;
                 }
                 if !std::mem::replace(&mut is_measured, true) {
-                    walls.measure(probe, &state.model);
+                    walls.measure(probe, state);
                 }
                 walls.nearest(level)
             })?;
@@ -207,7 +207,7 @@ impl<R: Reader> Gather<'_, R> {
         let is_whole = is_whole(leaves.len()) || with_walls < leaves.len() / 2;
         if !is_whole {
             if !is_measured {
-                self.walls.measure(self.probe, &self.state.model);
+                self.walls.measure(self.probe, self.state);
             }
             leaves.iter_mut().for_each(|leaf| leaf.wall = self.walls.of(&leaf.range));
             leaves.sort_by(|a, b| a.wall.total_cmp(&b.wall));
