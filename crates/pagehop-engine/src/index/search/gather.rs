@@ -7,7 +7,7 @@ use crate::index::search::filter_plan::{FilterPlan, LEAVES_WHOLE, Run};
 use crate::index::search::shares::tree_of;
 use crate::index::search::shortlist::Shortlist;
 use crate::index::search::visit::Probe;
-use crate::index::search::walls::Walls;
+use crate::index::search::walls::{self, Walls};
 use crate::index::state::State;
 use crate::memory::MakeRoom;
 use crate::page::column_inner::{SeenInner, have_shape};
@@ -170,8 +170,7 @@ impl<R: Reader> Gather<'_, R> {
             let Self { walls, probe, state, .. } = self;
             let above = seen.len();
             let found = leaf_ranges(&tree, self.reader, page_count, (low, high), seen, |level| {
-                let with_walls = level.iter().filter(|range| range.has_one_value()).count();
-                if is_whole(level.len()) || with_walls < level.len() / 2 {
+                if is_whole(level.len()) || !walls::separate(level.iter()) {
                     return 0;
                 }
                 if !std::mem::replace(&mut is_measured, true) {
@@ -202,9 +201,7 @@ impl<R: Reader> Gather<'_, R> {
             }
             is_same
         });
-        // Leaves of several values may have rows of every cell.
-        let with_walls = leaves.iter().filter(|leaf| leaf.range.has_one_value()).count();
-        let is_whole = is_whole(leaves.len()) || with_walls < leaves.len() / 2;
+        let is_whole = is_whole(leaves.len()) || !walls::separate(leaves.iter().map(|leaf| &leaf.range));
         if !is_whole {
             if !is_measured {
                 self.walls.measure(self.probe, self.state);

@@ -16,6 +16,9 @@
 //! It is estimated from the distances of the nearest centroids: the number of those within a
 //! distance grows with its `n`-th power.
 //!
+//! None of this holds under the inner product, nor for a query that is far from all rows: the query
+//! is then outside of the rows, and every leaf is read.
+//!
 //! The measurements are in `docs/decisions/0015-filters.md`.
 
 use super::visit::Probe;
@@ -65,8 +68,8 @@ impl Walls {
         let by_distance = |a: &usize, b: &usize| self.distances[*a].total_cmp(&self.distances[*b]);
         let nearest = (0..count).min_by(by_distance).unwrap_or(0);
         let least = self.distances.get(nearest).copied().unwrap_or(0.0);
-        let apart: f32 = state.entries.iter().map(|entry| entry.from_centroid_sq).sum();
-        self.is_far = least * state.entries.len() as f32 > FAR * apart;
+        let of_entries: f32 = state.entries.iter().map(|entry| entry.from_centroid_sq).sum();
+        self.is_far = least * state.entries.len() as f32 > FAR * of_entries;
         for (at, distance) in self.distances.iter_mut().enumerate() {
             let apart = 2.0 * centroids.apart(at, nearest).sqrt();
             *distance = if apart > 0.0 { (*distance - least) / apart } else { 0.0 };
@@ -118,6 +121,12 @@ fn spread(distances: &mut [f32]) -> f32 {
 /// however far their cell is from that of the query.
 pub(crate) fn width(slack: f32, meta: &Meta) -> f32 {
     if tells(meta) { WIDTH + WIDTH_OF_ROOT * slack.max(0.0).sqrt() } else { f32::INFINITY }
+}
+
+/// Whether most of these pages have one value. The others may have rows of every cell.
+pub(crate) fn separate<'a>(ranges: impl ExactSizeIterator<Item = &'a LeafRange>) -> bool {
+    let half = ranges.len() / 2;
+    ranges.filter(|range| range.has_one_value()).count() >= half
 }
 
 /// Whether walls tell where the nearest rows are.
