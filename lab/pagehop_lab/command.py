@@ -55,7 +55,8 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         # A lost terminal takes no text.
         with contextlib.suppress(OSError):
-            print("\npagehop-lab: interrupted; what was measured is kept, the same command goes on", file=sys.stderr)
+            said = "interrupted; what was measured is kept, run the same command to continue"
+            print(f"\npagehop-lab: {said}", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         # The reader of the output has closed it.
@@ -71,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     smoke.add_argument("--into", type=Path, help="the folder of the run; a new one in lab-runs if not given")
     smoke.set_defaults(does=_smoke)
 
-    run = commands.add_parser("run", help="measure what a plan says; the same command goes on after a stop")
+    run = commands.add_parser("run", help="measure what a plan says; after a stop, run the same command to continue")
     run.add_argument("plan", type=Path, metavar="PLAN.toml")
     run.add_argument("--into", type=Path, help="the folder of the run; lab-runs/NAME OF THE PLAN if not given")
     run.add_argument(

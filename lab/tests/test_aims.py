@@ -71,10 +71,10 @@ def test_a_limit_within_the_interval_cannot_be_told() -> None:
     sure, unsure = Interval.of([2.0, 2.01, 1.99, 2.0]), Interval.of([1.0, 3.0, 2.0])
     assert verdict(sure, qps_aim(1.5, 1.9)) == "aim reached"
     assert verdict(sure, qps_aim(1.5, 3)) == "floor reached"
-    assert verdict(sure, qps_aim(1.5, 2)) == "floor reached, aim cannot be told"
+    assert verdict(sure, qps_aim(1.5, 2)) == "floor reached, aim inconclusive"
     assert verdict(sure, qps_aim(2.5, 3)) == "MISSED"
-    assert verdict(unsure, qps_aim(1.5, 2.5)) == "floor cannot be told"
-    assert verdict(Interval.of([5.0]), qps_aim(1.5, 2.5)) == "floor cannot be told", "one repeat has no interval"
+    assert verdict(unsure, qps_aim(1.5, 2.5)) == "floor inconclusive"
+    assert verdict(Interval.of([5.0]), qps_aim(1.5, 2.5)) == "floor inconclusive", "one repeat has no interval"
     pages = Aim("pages", "pages", "a", floor=26, aim=18, recall=0.95)
     assert verdict(Interval.of([18.0], is_counted=True), pages) == "aim reached", "a count needs no repeats"
     assert verdict(Interval.of([30.0, 30.0]), pages) == "MISSED"
@@ -96,7 +96,7 @@ def test_the_load_generator_has_a_limit_and_a_verdict() -> None:
         assert found is not None
         return verdict(Interval.of(list(found.figures.values())), plan.aims[0])
 
-    assert [said(cost_us) for cost_us in (9.0, 10.0, 11.0)] == ["aim reached", "aim cannot be told", "aim missed"]
+    assert [said(cost_us) for cost_us in (9.0, 10.0, 11.0)] == ["aim reached", "aim inconclusive", "aim missed"]
 
 
 def test_identical_engines_are_called_different_in_a_twentieth_of_the_pairs() -> None:
@@ -288,7 +288,7 @@ def test_a_recall_that_was_missed_has_the_price_of_what_was_found() -> None:
 
 def test_what_is_found_may_lie_beyond_the_window_by_chance() -> None:
     (one,) = asked_of([asked({"recall": 0.95}, 0.9445, 5)], "with_ties")
-    assert one.accuracy == "floor cannot be told"
+    assert one.accuracy == "floor inconclusive"
 
 
 def test_plans_refuse_threads_and_commits_of_engines_that_have_none() -> None:

@@ -46,9 +46,9 @@ def test_runs_agree_within_a_tenth_and_differ_where_an_interval_says_so() -> Non
     assert found([1000, 1010], [1090, 1095]) == "agree"
     assert found([1000, 1010], [1200, 1210]) == "differ"
     assert found([1210, 1200], [1010, 1000]) == "differ", "the order of the runs does not matter"
-    assert found([900, 1300], [1200, 1400]) == "cannot tell", "the ranges overlap"
-    assert found([900, 1000], [1100, 1300]) == "cannot tell", "ranges that do not overlap are not sufficient"
-    assert found([1000], [1200, 1210]) == "cannot tell", "one measurement has no range"
+    assert found([900, 1300], [1200, 1400]) == "inconclusive", "the ranges overlap"
+    assert found([900, 1000], [1100, 1300]) == "inconclusive", "ranges that do not overlap are not sufficient"
+    assert found([1000], [1200, 1210]) == "inconclusive", "one measurement has no range"
     assert found([1000, 1010], [1000, 1010], recall=0.98) == "only one reaches it"
     (neither,) = agreement.pairs([point("a", 10, 0.9, 1)], [], [0.99])
     assert (neither.verdict, neither.ratio) == ("neither reaches it", None)

@@ -161,7 +161,7 @@ def test_a_site(
     stop = Interrupted(monkeypatch, owner, name, nth(1))
     assert command.main(["site", str(tmp_path / "runs"), "--into", str(made)]) == command.INTERRUPTED
     assert stop.came
-    assert "the same command goes on" in capsys.readouterr().err
+    assert "run the same command to continue" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in made.rglob("*") if path.is_file()} == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "runs", "temporary"]
     assert command.main(["site", str(tmp_path / "runs"), "--into", str(made)]) == 0

@@ -81,7 +81,7 @@ def test_a_ratio_is_higher_lower_the_same_or_not_known() -> None:
     assert Interval.of([1.2, 1.21, 1.22]).said == "higher"
     assert Interval.of([0.8, 0.81, 0.82]).said == "lower"
     assert Interval.of([1.0, 1.002, 0.999]).said == "same"
-    assert Interval.of([0.7, 1.2, 1.4]).said == "cannot be told"
+    assert Interval.of([0.7, 1.2, 1.4]).said == "inconclusive"
     alone = Interval.of([1.2])
     assert (alone.said, alone.shown()) == ("one repeat", "one repeat")
     assert (alone.low, alone.high) == (0.0, math.inf)
@@ -97,7 +97,7 @@ def test_the_middle_is_the_geometric_mean_and_not_the_median() -> None:
 def test_repeats_in_common_are_paired_and_others_are_not() -> None:
     one, other = {1: 100.0, 2: 200.0, 3: 50.0}, {1: 110.0, 2: 221.0, 3: 54.9}
     assert compared(other, one).said == "higher"
-    assert unpaired(list(other.values()), list(one.values())).said == "cannot be told"
+    assert unpaired(list(other.values()), list(one.values())).said == "inconclusive"
     assert compared({1: 100.0, 2: 101.0}, {7: 120.0, 8: 121.0}).count == 2
     assert compared({1: 100.0}, {1: 120.0}).said == "one repeat"
     assert unpaired([5.0, 5.0], [5.0, 5.0]).said == "same"

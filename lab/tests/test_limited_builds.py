@@ -167,7 +167,7 @@ def test_growth_has_a_line_for_each_number_of_rows(tmp_path: Path) -> None:
     cpu, first = columns(shown["aims"], "figure", "verdict", "from")
     assert cpu[1] == "no limit"
     assert cpu[2].count("CPU us a row") == 2
-    assert first[1] == "aim cannot be told", "one repeat"
+    assert first[1] == "aim inconclusive", "one repeat"
 
 
 def test_engines_get_rows_of_float16_only_where_they_take_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

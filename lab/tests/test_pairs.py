@@ -51,10 +51,10 @@ def setting(engine: str, tokens: tuple[str, str, str], scale: float = 1.0, recal
     ("tokens", "said"),
     [
         (("a", "a", "a"), "higher"),
-        (("", "", ""), "cannot be told"),
-        (("b", "b", "b"), "cannot be told"),
-        # Of one pair alone nothing is told.
-        (("a", "b", "c"), "cannot be told"),
+        (("", "", ""), "inconclusive"),
+        (("b", "b", "b"), "inconclusive"),
+        # One pair alone is inconclusive.
+        (("a", "b", "c"), "inconclusive"),
     ],
 )
 def test_repeats_of_other_times_make_no_pairs(tokens: tuple[str, str, str], said: str) -> None:
@@ -134,7 +134,7 @@ def test_a_server_that_is_added_later_makes_no_pairs(tmp_path: Path) -> None:
         }.items()
     }
     assert {name: found.said for name, found in ratios.items() if found} == {
-        "at once": "higher", "later": "cannot be told",
+        "at once": "higher", "later": "inconclusive",
     }  # fmt: skip
     later = measured(tmp_path / "later", both)
     assert len({one.server for one in later.measured if APART in one.noted}) == 1
@@ -150,7 +150,7 @@ def test_loads_of_other_times_make_no_pairs() -> None:
 
     assert _over(rates("a", "b", "c"), rates("a", "b", "c")).said == "same"
     assert _over(rates("", "", ""), rates("", "", "")).said == "same"
-    assert _over(rates("a", "b", "c"), rates("d", "e", "f")).said == "cannot be told"
+    assert _over(rates("a", "b", "c"), rates("d", "e", "f")).said == "inconclusive"
 
 
 def test_an_aim_compares_servers_of_other_times_without_pairs() -> None:
@@ -167,7 +167,7 @@ def test_an_aim_compares_servers_of_other_times_without_pairs() -> None:
         return found.said
 
     assert said(measured("b", "x")) == "higher"
-    assert said(measured("b", "y")) == "cannot be told"
+    assert said(measured("b", "y")) == "inconclusive"
     assert said(measured("b", "y"), is_counted=True) == "higher", "a count is the same at any time"
 
 

@@ -103,7 +103,7 @@ def test_repeats_that_disagree_by_more_than_the_effect_are_not_valid(tmp_path: P
     results, _ = run(plan, tmp_path / "run", FakeBench(lambda *_: {"qps": 1000 * next(wild)}), FakeProduct())
     found = over(results, "postgres new", "postgres old", CASES[0])
     assert found is not None
-    assert found.said == "cannot be told"
+    assert found.said == "inconclusive"
     (row,) = oltp.relative(results).rows
     assert row[-1].invalid
     assert row[-1].text.endswith("?")
@@ -113,7 +113,7 @@ def test_repeats_that_disagree_by_more_than_the_effect_are_not_valid(tmp_path: P
     assert [cell.text for cell in group[2:]] == [shown, shown, shown, shown, "0.00", "1 of 1"]
     assert group[-1].invalid
     head = suite_of((tmp_path / "run/plan-001.toml").read_text()).report(RunFolder(tmp_path / "run")).head
-    assert "1 of 1 ratios cannot be told (?)" in head.state
+    assert "1 of 1 ratios are inconclusive (?)" in head.state
     assert "all of them valid" not in head.state
     assert not head.is_sound
 
@@ -204,7 +204,7 @@ def test_indexes_that_were_not_open_at_once_have_no_repeats_in_common() -> None:
     base = setting("a", 1, 1.0)
     together, apart = (compared(setting("b", group, 1.1).qps_by_run, base.qps_by_run) for group in (1, 2))
     assert together.said == "higher"
-    assert apart.said == "cannot be told"
+    assert apart.said == "inconclusive"
     assert apart.middle == pytest.approx(together.middle)
 
 
@@ -240,7 +240,7 @@ def test_parts_are_of_neighbors_and_of_equal_length() -> None:
 
 
 @pytest.mark.parametrize(("uncertain", "once", "mostly"), [(3, 2, False), (6, 0, True), (3, 3, True), (0, 6, True)])
-def test_a_page_is_green_only_if_most_ratios_can_be_told(uncertain: int, once: int, mostly: bool) -> None:
+def test_a_page_is_green_only_if_most_ratios_are_conclusive(uncertain: int, once: int, mostly: bool) -> None:
     assert Ratios(10, uncertain, once).mostly_uncertain == mostly
 
 

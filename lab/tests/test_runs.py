@@ -144,7 +144,9 @@ def test_an_engine_that_dies_in_the_middle_keeps_what_was_measured_before(whole:
     assert [dict(point.search)["ef"] for point in points] == [10]
     found = failures(results, "dying-in-search")
     assert any(reason.startswith("it died during measure, by exit code 7") for reason in found)
-    assert any(reason.startswith("not come to, the same command does; before it, it died") for reason in found)
+    assert any(
+        reason.startswith("not reached, run the same command to measure it; before it, it died") for reason in found
+    )
     assert len([name for name in results.coverage.failed if "dying-in-search" in name]) == 3
 
 

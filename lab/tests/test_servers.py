@@ -161,7 +161,7 @@ def test_a_server_that_dies_is_said_to_and_the_rest_is_left_for_later(tmp_path: 
     reasons = sorted(results.coverage.failed.values())
     assert len(reasons) == 3
     assert reasons[0].startswith("it died during measure, by exit code 1; its log ends with: the server died: ")
-    assert all("not come to, the same command does" in reason for reason in reasons[1:])
+    assert all("not reached, run the same command to measure it" in reason for reason in reasons[1:])
 
 
 ANY = """

@@ -308,7 +308,7 @@ def test_bytes_of_log_over_an_interval_depend_on_the_speed_so_one_repeat_does_no
     table = server_aims.table(results, FIGURES, ("recall_gain",))
     assert table is not None
     [row] = [row for row in table.rows if row[0].text == "log over halfvec"]
-    assert [row[2].text, row[5].text] == ["one repeat", "floor cannot be told"]
+    assert [row[2].text, row[5].text] == ["one repeat", "floor inconclusive"]
 
 
 def test_the_plan_of_the_requirements_can_tell_each_of_its_aims() -> None:

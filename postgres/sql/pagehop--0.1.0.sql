@@ -234,7 +234,7 @@ CREATE FUNCTION pagehop_calibrate(
 
 COMMENT ON FUNCTION pagehop_calibrate(regclass) IS 'measure what each recall takes in a pagehop index';
 
--- The same for real queries, 50 or more: the recall is then that of queries like them. Those that
+-- The same for your queries, 50 or more: the recall is then that of queries like them. Those that
 -- are NULL, or have no place in the index, are passed over.
 
 CREATE FUNCTION pagehop_calibrate(
@@ -261,8 +261,8 @@ CREATE FUNCTION pagehop_calibration(
 COMMENT ON FUNCTION pagehop_calibration(regclass) IS 'what pagehop_calibrate, or the build, found last';
 
 -- Measures the recall of searches with this session's settings: rows of the index as queries, or
--- real ones, against a look at every row. A pagehop.recall that is missed by more than the half
--- interval plus 0.005, and a calibration that much has changed since, are warnings. far is the
+-- yours, compared with an exact scan of the index. A pagehop.recall that is missed by more than the
+-- half interval plus 0.005, and a calibration that much has changed since, are warnings. far is the
 -- share of queries that are farther from their tenth nearest row than 99 of 100 calibration queries
 -- were. pagehop_info shows what a user who may maintain the table found last.
 

@@ -15,12 +15,12 @@ const SAMPLES: usize = 200;
 /// measurement. When a fifth has, it is calibrated without an audit.
 const CHANGED_SHARE: u64 = 10;
 
-/// Rows of an index that one measurement may take as queries however little memory there is.
+/// Number of rows that a measurement uses as queries even if memory is short.
 const SAMPLES_MIN: u64 = 12;
 
 /// Measures the recall of searches for `k` rows as this session makes them. The queries are
-/// `queries`, one after the other, or else up to `samples` rows of the index. The audit is
-/// stored if it `may_store`. Returns the state of the index before.
+/// `queries`, one after the other, or else up to `samples` rows of the index. The audit is stored
+/// if it `may_store`. Returns the state that the index had before the audit.
 ///
 /// # Safety
 ///
@@ -66,7 +66,7 @@ pub(crate) unsafe fn measure(
 ///
 /// `index` is open.
 unsafe fn wanted(index: pg_sys::Relation, info: &Info) -> Option<f32> {
-    // SAFETY: the caller says that it is open.
+    // SAFETY: the caller keeps the index open.
     match unsafe { options::target(index) } {
         Some(asked) => Some(asked.recall),
         None => info.default_recall.filter(|_| !options::is_effort_set() && !options::is_exact()),
@@ -75,8 +75,8 @@ unsafe fn wanted(index: pg_sys::Relation, info: &Info) -> Option<f32> {
 
 /// Audits an index if enough has changed since it was last measured. If its searches find less than
 /// their target, it is calibrated and audited again, and the log has a message. An index that was
-/// calibrated by a user's queries is left alone: its rows neither replace the queries nor tell what
-/// searches for them find.
+/// calibrated by a user's queries is not audited: its rows cannot replace the queries, and the
+/// recall of searches for rows is not the recall of searches for the queries.
 ///
 /// # Safety
 ///
@@ -85,7 +85,7 @@ unsafe fn wanted(index: pg_sys::Relation, info: &Info) -> Option<f32> {
 pub(crate) unsafe fn changed_index(index: pg_sys::Relation, wait: &mut dyn FnMut()) -> Result<(), Error> {
     // SAFETY: the caller keeps the index open.
     let info = unsafe { open_indexes::open(index)?.info()? };
-    // SAFETY: as above.
+    // SAFETY: the caller keeps the index open.
     let target = unsafe { wanted(index, &info) };
     let (Some(calibration), Some(target)) = (info.calibrated, target) else { return Ok(()) };
     let is_audited = info.audit.is_some_and(|audit| audit.target == Some(target));
@@ -114,8 +114,8 @@ pub(crate) unsafe fn changed_index(index: pg_sys::Relation, wait: &mut dyn FnMut
     unsafe {
         let Some(found) = undisturbed(index, &mut wait_and_go_on)? else { return Ok(()) };
         let open = open_indexes::open(index)?;
-        // A recall that no search of the last calibration reached would not be reached by another
-        // one either.
+        // If no search of the last calibration reached the recall, another calibration would not
+        // reach it either.
         let reached = open.options(K, &Effort::Recall(target))?.reach.of(target);
         if !found.misses(reached) {
             return Ok(());
@@ -138,8 +138,8 @@ pub(crate) unsafe fn changed_index(index: pg_sys::Relation, wait: &mut dyn FnMut
     Ok(())
 }
 
-/// The audit of an index by its rows; `None` if an insertion trained it during this time, so that
-/// there is another graph, or if no row is left.
+/// The audit of an index by its rows. `None` if no row is left, or if an insertion trained the
+/// index during the audit and so replaced the graph.
 ///
 /// # Safety
 ///
@@ -154,7 +154,7 @@ unsafe fn undisturbed(index: pg_sys::Relation, progress: OnProgress<'_>) -> Resu
             return Ok(None);
         }
         match found {
-            // All rows are gone by now.
+            // All rows were deleted in the meantime.
             Err(Error::Argument { .. }) => Ok(None),
             found => Ok(Some(found?.1)),
         }

@@ -92,7 +92,7 @@ pub(crate) unsafe extern "C-unwind" fn ambuildempty(index: pg_sys::Relation) {
     logged.unwrap_or_else(|error| unsafe { errors::raise(index, error) });
 }
 
-/// Dimensions of the indexed column, if an index can have them.
+/// Dimensions of the indexed column; an error if an index cannot have as many.
 fn within_limit(dim: usize) -> usize {
     if dim > DIM_MAX {
         let what = format!("column cannot have more than {DIM_MAX} dimensions for pagehop index");
@@ -102,8 +102,9 @@ fn within_limit(dim: usize) -> usize {
 }
 
 /// Reads the rows to be indexed, in the order of the table. Returns how many rows the table has,
-/// and what the build may use. After `ALTER COLUMN ... TYPE vector` the column does not say its
-/// dimensions: then the first row does, or without any the index as it was before.
+/// and what the build may use. After `ALTER COLUMN ... TYPE vector` the column does not declare its
+/// dimensions. Then they come from the first row, or, if there is no row, from the index before the
+/// rebuild.
 ///
 /// # Safety
 ///
@@ -139,7 +140,7 @@ unsafe fn read_table(
         begin(unsafe { replaced::dimensions(index) }.unwrap_or_else(|| opclass::refuse_dimensions()))
     });
     if declared.is_none() {
-        // SAFETY: as above.
+        // SAFETY: the caller keeps the index open.
         unsafe { replaced::remember(index, budget.dim) };
     }
     (heap_tuples, budget, rows)
@@ -264,9 +265,9 @@ unsafe fn add_others(index: pg_sys::Relation, rows: &mut Spill, sample: RowSampl
     }
 }
 
-/// Threads to build with: the backend's own and as many as it might have had workers, but no more
-/// than there are cores. They are threads of the backend and not processes, so
-/// `max_worker_processes` does not count them.
+/// The number of threads of a build: the backend's own and one for each worker that PostgreSQL
+/// would allow, but at most the number of cores. They are threads of the backend and not processes,
+/// so `max_worker_processes` does not count them.
 fn threads() -> usize {
     // SAFETY: a setting of this backend, read by value.
     let workers = unsafe { pg_sys::max_parallel_maintenance_workers } as usize;

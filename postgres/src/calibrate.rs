@@ -1,5 +1,5 @@
-//! Calibration: measures which settings reach which recall and stores that in the index, where
-//! `pagehop.recall` finds it.
+//! Calibration: measures which settings reach which recall, and stores them in the index, for
+//! `pagehop.recall`.
 //!
 //! An index is calibrated at the end of its build, when it has grown or changed much, and on
 //! demand.
@@ -20,8 +20,9 @@ use crate::signals::Signals;
 use crate::{errors, progress, train};
 
 /// Calibrates an index at the end of its build, unless it has too few rows, in up to `memory`
-/// bytes: on `threads` threads, if there is room for a copy of the index, too. A build in little
-/// memory has taken more, and the calibration may take its fewest samples then.
+/// bytes. It uses `threads` threads if the memory also has room for a copy of the index. If even
+/// the fewest samples need more than `memory`, it uses them nevertheless: the build has used more,
+/// too.
 ///
 /// # Safety
 ///
@@ -141,11 +142,12 @@ unsafe fn say_kept(index: pg_sys::Relation, is_trained: bool, changes: u64) {
     );
 }
 
-/// Measures with `queries`, or with rows of the index if there are none, and stores what was found:
-/// nothing, if the index has too few rows. Rows are used as far as maintenance has memory for them.
+/// Measures with `queries`, or with rows of the index if there are none, and stores the
+/// calibration; none if the index has too few rows. The memory of maintenance limits how many rows
+/// are used.
 ///
-/// Insertions go on while it measures. If one of them trains the model, the measured graph is
-/// replaced, and its pages may be in use again: the measurement begins again.
+/// Other sessions may insert rows during the measurement. If an insertion trains the model, it
+/// replaces the measured graph, whose pages may be in use again. Then the measurement begins again.
 ///
 /// # Safety
 ///
@@ -184,7 +186,7 @@ pub(crate) fn graph(open: &OpenIndex) -> Result<u64, Error> {
     Ok(open.info()?.trained_rows)
 }
 
-/// Goes on unless the statement is to end.
+/// Continues unless the statement must end.
 pub(crate) fn go_on(_: Progress) -> ControlFlow<()> {
     pgrx::check_for_interrupts!();
     ControlFlow::Continue(())

@@ -44,8 +44,9 @@ pub(crate) unsafe extern "C-unwind" fn amcostestimate(
     unsafe {
         let info = (*path).indexinfo;
         let (rows, pages) = ((*info).tuples.max(1.0), f64::from((*info).pages).max(1.0));
-        // The order of a scan has nothing to do with the table's. The rows of a partial index are
-        // a share of the table's, and those that a scan returns are a share of the index's.
+        // The order of a scan does not correlate with the order of the table. The rows of a partial
+        // index are a share of the table's, and those that a scan returns are a share of the
+        // index's.
         let of_index = share_of_table(root, info, std::ptr::null_mut());
         let of_quals = |quals| (share_of_table(root, info, quals) / of_index.max(f64::MIN_POSITIVE)).min(1.0);
         let share = of_quals(pg_sys::get_quals_from_indexclauses((*path).indexclauses));
@@ -54,8 +55,8 @@ pub(crate) unsafe extern "C-unwind" fn amcostestimate(
         *index_pages = pages;
         let orders = elements::<pg_sys::Node>((*path).indexorderbys).len();
         if orders != 1 || options::is_exact() || asks_for_no_vector(path) {
-            // Without an order there is nothing to search for, a search has the order of one
-            // distance, and an exact answer reads every row.
+            // The index is not used without an order, with an order of more than one distance, or
+            // for an exact answer, which reads every row.
             (*startup_cost, *total_cost) = (IMPOSSIBLE, IMPOSSIBLE);
             #[cfg(feature = "pg18")]
             {
@@ -79,7 +80,7 @@ pub(crate) unsafe extern "C-unwind" fn amcostestimate(
         let by_postings = FilterPlan::leaves_cost(leaves) + nodes < walk;
         let (leaves, hops) = if by_postings { (leaves, nodes) } else { (0.0, walk) };
         let hops = hops.min(rows);
-        // Scans of one query share a cache: later ones find pages that earlier ones brought.
+        // Scans of one query share a cache: later scans find pages that earlier scans read.
         let looked_at = (hops + FilterPlan::leaves_cost(leaves)) * loop_count;
         let fetched = pg_sys::index_pages_fetched(looked_at, (*info).pages, pages, root) / loop_count;
         let per_hop = OPERATORS_PER_HOP * pg_sys::cpu_operator_cost;
@@ -96,7 +97,7 @@ pub(crate) unsafe extern "C-unwind" fn amcostestimate(
     }
 }
 
-/// Above the number of disabled nodes of any plan that reads and sorts the table.
+/// More than the number of disabled nodes of any plan that reads and sorts the table.
 #[cfg(feature = "pg18")]
 const DISABLED: i32 = 1000;
 

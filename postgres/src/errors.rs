@@ -16,7 +16,7 @@ use pgrx::prelude::*;
 ///
 /// `index` is open.
 pub(crate) unsafe fn raise(index: pg_sys::Relation, error: Error) -> ! {
-    // A canceled query has a better message of its own, and so has a terminated backend.
+    // PostgreSQL has better messages for a canceled query and for a terminated backend.
     pgrx::check_for_interrupts!();
     // SAFETY: the caller has the relation open.
     let (name, sql_name) = unsafe { (name(index), || sql_name(index)) };
@@ -83,7 +83,7 @@ pub(crate) fn report(code: PgSqlErrorCode, message: String, hint: Option<String>
     unreachable!("an ERROR does not return")
 }
 
-/// Tells the client something that is not an error.
+/// Sends the client a notice.
 pub(crate) fn notice(message: String, detail: &str, hint: String) {
     let code = PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION;
     let report = ErrorReport::new(code, in_encoding(message), "pagehop").set_detail(detail);
@@ -96,7 +96,7 @@ pub(crate) fn warn(message: String, hint: String) {
     ErrorReport::new(code, in_encoding(message), "pagehop").set_hint(in_encoding(hint)).report(PgLogLevel::WARNING);
 }
 
-/// Name of a relation, for people.
+/// Name of a relation, for messages.
 ///
 /// # Safety
 ///
@@ -136,13 +136,13 @@ pub(crate) unsafe fn regclass(relation: pg_sys::Relation) -> String {
     }
 }
 
-/// A string of PostgreSQL for people, which can be part of a message.
+/// A string of PostgreSQL in a form that can be part of a message.
 ///
 /// # Safety
 ///
 /// `string` ends in a zero byte.
 pub(crate) unsafe fn text(string: *const c_char) -> String {
-    // SAFETY: the caller says so.
+    // SAFETY: the string ends in a zero byte, as the caller ensures.
     in_encoding(unsafe { CStr::from_ptr(string) }.to_string_lossy().into_owned())
 }
 

@@ -8,8 +8,8 @@ use pgrx::prelude::*;
 use crate::{build, cost, insert, parameters, progress, rows::opclass, scan, vacuum, validate};
 
 /// Indexes of one table are vacuumed one after the other, by the process that vacuums the table: a
-/// training or a measurement takes up to all of `maintenance_work_mem`, computes expressions of
-/// users, and has the snapshot of that process count.
+/// training or a measurement may use all of `maintenance_work_mem`, computes expressions of users,
+/// and makes other backends respect the snapshot of that process.
 const VACUUM_OPTIONS: u32 = pg_sys::VACUUM_OPTION_NO_PARALLEL;
 
 /// PostgreSQL 19 reads the routine until the process ends; earlier versions free it.

@@ -27,7 +27,7 @@ impl HeldInterrupts {
         Self { cause: RefCell::new(None) }
     }
 
-    /// Whether to go on. Interrupts that do not end the session are served.
+    /// Whether the work may continue. Serves interrupts that do not end the session.
     pub(crate) fn look(&self) -> ControlFlow<()> {
         // SAFETY: a flag of this backend, read by value.
         if !self.is_ended() && unsafe { pg_sys::InterruptPending } != 0 {
@@ -35,7 +35,8 @@ impl HeldInterrupts {
                 // SAFETY: `hold` has added to the number. No lock is held between two parts.
                 unsafe { pg_sys::InterruptHoldoffCount -= 1 };
                 pgrx::check_for_interrupts!();
-                // SAFETY: as above.
+                // SAFETY: a number of this backend. There was no error, which would have set it
+                // to 0.
                 unsafe { pg_sys::InterruptHoldoffCount += 1 };
             });
         }
@@ -77,7 +78,8 @@ impl HeldInterrupts {
         self.serve(work)
     }
 
-    /// Raises the kept error, which ends the statement; or ends the session, if it is to end.
+    /// Raises the kept error, which ends the statement, or ends the session if an interrupt asks
+    /// for that.
     pub(crate) fn end_statement(&self) {
         // SAFETY: `hold` has added to the number, and the error that follows sets it to 0.
         unsafe { pg_sys::InterruptHoldoffCount -= 1 };
@@ -85,7 +87,7 @@ impl HeldInterrupts {
             cause.rethrow();
         }
         pgrx::check_for_interrupts!();
-        // SAFETY: as above; there was no error.
+        // SAFETY: a number of this backend. There was no error, which would have set it to 0.
         unsafe { pg_sys::InterruptHoldoffCount += 1 };
     }
 }

@@ -1,8 +1,8 @@
 //! The PostgreSQL extension: the index access method `pagehop`, on pgvector's types and operators.
 //!
 //! The engine does the work. This crate gives it pages from the buffer manager and rows from the
-//! table, and gives PostgreSQL the callbacks of an access method. Nothing here knows what is on a
-//! page behind its header.
+//! table, and gives PostgreSQL the callbacks of an access method. This crate does not depend on the
+//! content of a page behind its header.
 //!
 //! | room | job |
 //! |---|---|

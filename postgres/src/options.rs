@@ -30,18 +30,18 @@ static ORDER: GucSetting<OrderName> = GucSetting::<OrderName>::new(OrderName::st
 #[allow(non_camel_case_types, reason = "they are what users write")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, pgrx::PostgresGucEnum)]
 enum OrderName {
-    /// A row that comes too late is left out.
+    /// A row that is found after a farther one is left out.
     strict_order,
-    /// It is returned all the same.
+    /// A row that is found after a farther one is returned out of order.
     relaxed_order,
 }
 
-/// Refuses to be loaded beside another file of the extension, whose settings and hooks the session
-/// has already.
+/// Refuses to be loaded if the session has loaded another library file of the extension, with the
+/// same settings and hooks.
 pub(crate) fn refuse_second_library() {
     // SAFETY: the name ends with a zero byte. A setting that is not there has no flags.
     let flags = unsafe { pg_sys::GetConfigOptionFlags(c"pagehop.recall".as_ptr(), true) } as u32;
-    // A value that was set before any library was loaded waits for it as a placeholder.
+    // PostgreSQL keeps a value that was set before any library was loaded as a placeholder.
     if flags != 0 && flags & pg_sys::GUC_CUSTOM_PLACEHOLDER == 0 {
         errors::report(
             PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -60,7 +60,7 @@ pub(crate) fn register() {
     GucRegistry::define_float_guc_with_hooks(
         c"pagehop.recall",
         c"Share of the true nearest rows that a scan should find, on average.",
-        c"0: the index's own recall, or 0.98 or the highest below that was reached. 1: exact, without the index.",
+        c"0: the recall of the index; if it has none, 0.98, or the highest calibrated recall below it. 1: exact, without the index.",
         &RECALL,
         0.0,
         1.0,
@@ -102,7 +102,7 @@ pub(crate) fn register() {
     );
     GucRegistry::define_enum_guc(
         c"pagehop.scan_order",
-        c"What becomes of a row that a scan finds after farther ones.",
+        c"Whether a scan returns a row that it finds after farther rows.",
         c"strict_order leaves it out, relaxed_order returns it out of order.",
         &ORDER,
         GucContext::Userset,
@@ -146,7 +146,7 @@ fn register_plans() {
     unsafe {
         GucRegistry::define_bool_guc_with_hooks(
             c"pagehop.skip_unread_distances",
-            c"Whether a plan leaves out distances that order rows and are not read.",
+            c"Whether distances that only order rows, and that nothing reads, are removed from plans.",
             c"off computes the distance of each row that an index scan returns.",
             &SKIP_UNREAD_DISTANCES,
             GucContext::Userset,
@@ -162,7 +162,7 @@ fn register_limits() {
     GucRegistry::define_int_guc(
         c"pagehop.max_scan_pages",
         c"A scan that has made this number of reads of index pages returns no more rows.",
-        c"0 stands for no limit.",
+        c"0 means no limit.",
         &MAX_SCAN_PAGES,
         0,
         i32::MAX,
@@ -172,7 +172,7 @@ fn register_limits() {
     GucRegistry::define_float_guc(
         c"pagehop.scan_mem_multiplier",
         c"A scan that needs more memory than this multiple of work_mem returns no more rows.",
-        c"0 stands for no limit.",
+        c"0 means no limit.",
         &SCAN_MEM_MULTIPLIER,
         0.0,
         1000.0,
@@ -191,11 +191,13 @@ pub(crate) fn is_scan_limited() -> bool {
     MAX_SCAN_PAGES.get() > 0 || SCAN_MEM_MULTIPLIER.get() > 0.0
 }
 
-/// The options of a search for `k` rows of an index, as the session has them now: what `plan` makes
-/// of a list or a slack if one is set, or else of a recall. Warns if that may not be reached.
+/// The options of a search for `k` rows of an index by the session's current settings. `plan`
+/// derives them from a list or a slack if one is set, or else from a recall. Warns if the recall
+/// may not be reached.
 ///
-/// A recall of 1 is for a plan without the index. Only a cursor that was opened before the setting
-/// comes here. It may still miss a row of an index with more nodes than the list has places.
+/// At a recall of 1, plans do not use the index. Only a cursor that was opened before the setting
+/// changed gets here with 1. It may still miss a row if the index has more nodes than the list has
+/// places.
 ///
 /// # Safety
 ///
@@ -224,7 +226,7 @@ pub(crate) unsafe fn search(
 ///
 /// `relation` is open.
 unsafe fn is_first_warning(relation: pg_sys::Relation, recall: f32, calibration: u64) -> bool {
-    // Those of the last few: a table may have many partitions.
+    // Only the last few warnings are remembered, because a table may have many partitions.
     static WARNED: Mutex<VecDeque<(pg_sys::Oid, u32, u64)>> = Mutex::new(VecDeque::new());
     // SAFETY: the caller says that the relation is open.
     let oid = unsafe { (*relation).rd_id };
@@ -258,7 +260,7 @@ unsafe fn warn_of_reach(relation: pg_sys::Relation, k: usize, asked: &Asked, pla
         let hint = "Searches use the settings of its longest search. Set a lower recall to make them faster.";
         errors::warn(message, hint.to_string());
     } else {
-        let message = format!("index \"{name}\" was never calibrated, so it is not known what {asked} takes");
+        let message = format!("index \"{name}\" was never calibrated, so the settings for {asked} are not known");
         let hint = format!("The next VACUUM calibrates it. SELECT pagehop_calibrate({regclass}); does so now.");
         errors::warn(message, hint);
     }
@@ -277,8 +279,8 @@ impl fmt::Display for Asked {
     }
 }
 
-/// The recall that searches of an index are to have: none if the session has set a list or a slack,
-/// or else that of the session, or that of the index.
+/// The target recall of searches of an index: `None` if the session has set a list or a slack, or
+/// else the recall of the session, or the recall of the index.
 ///
 /// # Safety
 ///
@@ -292,26 +294,26 @@ unsafe fn asked(index: pg_sys::Relation) -> Option<Asked> {
     if of_session > 0.0 {
         return Some(Asked { recall: of_session, setting: "pagehop.recall" });
     }
-    // SAFETY: the caller says that it is open.
+    // SAFETY: the caller keeps the index open.
     unsafe { parameters::recall(index) }.map(|recall| Asked { recall, setting: "recall" })
 }
 
-/// The same, unless the answer is to be exact.
+/// The target recall of searches of an index; `None` also for an exact answer.
 ///
 /// # Safety
 ///
 /// `index` is open.
 pub(crate) unsafe fn target(index: pg_sys::Relation) -> Option<Asked> {
-    // SAFETY: the caller says that it is open.
+    // SAFETY: the caller keeps the index open.
     unsafe { asked(index) }.filter(|asked| asked.recall < 1.0)
 }
 
-/// Whether the true neighbors are wanted, which takes a look at every row.
+/// Whether the answer must be exact, which requires a scan of every row.
 pub(crate) fn is_exact() -> bool {
     RECALL.get() >= 1.0
 }
 
-/// Whether plans leave out the distances that are not read.
+/// Whether distances that nothing reads are removed from plans.
 pub(crate) fn skips_unread_distances() -> bool {
     SKIP_UNREAD_DISTANCES.get()
 }
@@ -353,8 +355,8 @@ pub(crate) struct Limits {
 /// index in the order of pages: see [`Cursor::limit_memory`].
 const MEMORY_TIMES: f64 = 8.0;
 
-/// Bytes that a scan may take before it reads the index in the order of pages: any number, if the
-/// session has it end at a limit.
+/// Bytes that a scan may take before it reads the index in the order of pages. There is no such
+/// bound if the session ends scans at a limit.
 fn scan_bytes() -> usize {
     if SCAN_MEM_MULTIPLIER.get() > 0.0 { usize::MAX } else { (work_mem_bytes() * MEMORY_TIMES) as usize }
 }
@@ -372,14 +374,14 @@ pub(crate) fn limits() -> Limits {
 }
 
 impl Limits {
-    /// Makes the cursor keep to the limits while it looks for a row.
+    /// Makes the cursor respect the limits while it looks for a row.
     pub(crate) fn set(&self, cursor: &mut Cursor<'_, RelationPages>) {
         cursor.limit_memory(scan_bytes());
         cursor.end_at_memory(self.memory_bytes.unwrap_or(usize::MAX));
         cursor.limit_reads(self.pages.unwrap_or(u64::MAX));
     }
 
-    /// The limit that a scan has come to, looked at between rows.
+    /// The limit that a scan has reached; checked between rows.
     #[inline]
     pub(crate) fn reached(&self, cursor: &Cursor<'_, RelationPages>) -> Option<End> {
         let exceeds = self.memory_bytes.is_some_and(|most| cursor.memory_bytes() > most);
@@ -388,7 +390,7 @@ impl Limits {
     }
 }
 
-/// Whether rows must come in order, even if some then do not come at all.
+/// Whether rows must be returned in order, even if some rows are then left out.
 pub(crate) fn is_order_strict() -> bool {
     ORDER.get() == OrderName::strict_order
 }

@@ -8,7 +8,7 @@ use pgrx::prelude::*;
 
 use crate::errors;
 
-/// A recall of 1 takes a plan without the index, which only a session can set.
+/// Only a session can set a recall of 1, because it requires a plan without the index.
 const RECALL_MAX: f64 = 0.9999;
 
 /// The number of the kind of parameters, which PostgreSQL assigns when the library is loaded.
@@ -47,13 +47,13 @@ pub(crate) fn register() {
 ///
 /// `index` is open, and of this access method.
 pub(crate) unsafe fn recall(index: pg_sys::Relation) -> Option<f32> {
-    // SAFETY: the caller says that the index is open. What it keeps was made by `amoptions`.
+    // SAFETY: the caller says that the index is open. `amoptions` made the options that it keeps.
     let recall = unsafe { (*index).rd_options.cast::<Parameters>().as_ref()?.recall };
     (recall > 0.0).then_some(recall as f32)
 }
 
-/// `amoptions`. Degree and effort of a build follow from the dimension, so there is nothing else to
-/// set. Other parameters are refused, not ignored: users often try those of pgvector first.
+/// `amoptions`. Degree and effort of a build follow from the dimension, so there are no other
+/// parameters. Other parameters are refused, not ignored: users often try those of pgvector first.
 #[pg_guard]
 pub(crate) unsafe extern "C-unwind" fn amoptions(given: pg_sys::Datum, validate: bool) -> *mut pg_sys::bytea {
     if validate && !given.is_null() {

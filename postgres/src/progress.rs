@@ -6,11 +6,11 @@ use pagehop_engine::Progress;
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
-/// Phase of the table scan, the only one that is not the engine's.
+/// Phase of the table scan. All other phases are the engine's.
 pub(crate) const SCAN: i64 = 2;
 
-/// The engine's phases and their names for users; their numbers follow that of the scan. Number 1
-/// is PostgreSQL's own.
+/// The engine's phases and their names for users; their numbers follow the number of the scan.
+/// Number 1 is PostgreSQL's own.
 const PHASES: [(&str, &CStr); 16] = [
     ("read", c"surveying rows"),
     ("train", c"training centroids"),

@@ -1,5 +1,5 @@
-//! Replay on a standby, which changes pages while they are read: what looks like damage then may be
-//! a page of a later state than the others.
+//! Replay on a standby, which changes pages while they are read: apparent damage may then be a page
+//! of a later state than the others.
 
 use pagehop_engine::Error;
 use pgrx::pg_sys;
@@ -13,8 +13,9 @@ pub(crate) fn position() -> Option<pg_sys::XLogRecPtr> {
     unsafe { pg_sys::RecoveryInProgress().then(|| pg_sys::GetXLogReplayRecPtr(std::ptr::null_mut())) }
 }
 
-/// Raises an error of `index`. Pages that contradict each other are not damage if replay has moved
-/// since the reads began, at `before`: damage would be found again.
+/// Raises an error of `index`. If replay has moved since the reads began, at `before`, pages that
+/// contradict each other are not reported as damage: the next statement would find real damage
+/// again.
 ///
 /// # Safety
 ///

@@ -1,15 +1,15 @@
 //! Signals while other threads compute.
 //!
-//! The engine builds with threads of its own. A signal for the backend may be taken by any thread
-//! that does not block it, and PostgreSQL's handlers are made for one. New threads inherit the mask
-//! of the one that makes them; so the backend's thread blocks all signals before it calls the
-//! engine, and lets them in wherever the engine calls back: there no thread runs but its own. What
-//! came in between is delivered at that moment, so a cancelled build notices at its next progress
-//! report.
+//! The engine builds with threads of its own. The system may deliver a signal of the backend to any
+//! thread that does not block it, but PostgreSQL's handlers work in one thread only. New threads
+//! inherit the mask of the one that makes them; so the backend's thread blocks all signals before
+//! it calls the engine, and unblocks them whenever the engine calls back: then no other thread
+//! runs. Signals that arrived in between are delivered at that moment, so a cancelled build notices
+//! at its next progress report.
 
 use std::mem::MaybeUninit;
 
-/// All signals are blocked while this lives, but within [`Signals::delivered`].
+/// All signals are blocked while this lives, except within [`Signals::delivered`].
 pub(crate) struct Signals {
     /// The signal mask to restore.
     before: libc::sigset_t,
@@ -31,8 +31,8 @@ impl Signals {
     pub(crate) fn leave() -> Self {
         let mut none = MaybeUninit::uninit();
         let mut now = MaybeUninit::uninit();
-        // SAFETY: `sigemptyset` initializes the set, and the second call, which blocks nothing
-        // more, the other.
+        // SAFETY: `sigemptyset` initializes the first set. The second call blocks no further
+        // signals and initializes the other set.
         let before = unsafe {
             libc::sigemptyset(none.as_mut_ptr());
             libc::pthread_sigmask(libc::SIG_BLOCK, none.as_ptr(), now.as_mut_ptr());

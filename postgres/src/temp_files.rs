@@ -2,8 +2,8 @@
 //! against `temp_file_limit`, and are gone when the transaction ends, or after a crash when the
 //! server starts.
 //!
-//! A file that cannot be written raises PostgreSQL's error. It unwinds through the engine, whose
-//! other threads rest while it uses a file. So signals stay blocked here.
+//! A file that cannot be written raises PostgreSQL's error. The error unwinds through the engine,
+//! whose other threads do not run while it uses a file. So signals stay blocked here.
 
 use std::ffi::{CString, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -76,7 +76,7 @@ pub(crate) struct TempFiles {
     places: Vec<CString>,
     /// The folder of the index.
     index_place: CString,
-    /// Bytes that `temp_file_limit` leaves, where an error by it is to be avoided.
+    /// Bytes that `temp_file_limit` leaves, if an error because of it must be avoided.
     limit: Option<u64>,
 }
 
@@ -92,7 +92,8 @@ impl TempFiles {
         Self { places: temp_tablespaces().into_iter().map(folder).collect(), index_place, limit: None }
     }
 
-    /// Counts what `temp_file_limit` leaves as free, if this transaction has `used` bytes of it.
+    /// From now on, free space is also limited by `temp_file_limit`, of which this transaction has
+    /// used `used` bytes.
     pub(crate) fn keep_to_limit(&mut self, used: u64) {
         // SAFETY: a setting of this backend, in kilobytes, or -1.
         let limit = u64::try_from(unsafe { pg_sys::temp_file_limit });
@@ -119,8 +120,8 @@ impl Scratch for TempFiles {
         self.on_disk().into_iter().chain(self.limit).min()
     }
 
-    /// Pages do not count against `temp_file_limit`. Where that leaves less than the disk, the
-    /// space for them is looked at alone.
+    /// Pages do not count against `temp_file_limit`. If that limit is lower than the free space of
+    /// the disk, the space for pages is checked by itself.
     fn has_pages(&self) -> bool {
         let is_limited = self.limit.is_some_and(|limit| self.on_disk().is_none_or(|disk| limit < disk));
         !is_limited && self.places.iter().all(|place| device(place) == device(&self.index_place))

@@ -27,13 +27,14 @@ const PROC_ARRAY_LOCK: usize = 4;
 // The bindings do not have the number. Another one would be another lock, so look it up in
 // `storage/lwlocklist.h` of each new server.
 const _: () = assert!(pg_sys::PG_VERSION_NUM < 190_000);
-/// Most blocks of a table, and about as many rows, that are read between two tests of the cost
-/// limits of vacuum: a row may be in several blocks of TOAST.
+/// Most blocks of a table that are read between two tests of the cost limits of vacuum.
 const BLOCKS_PER_WAIT: u32 = 64;
+/// About the most rows that are read between two such tests: a row may be in several blocks of
+/// TOAST.
 const ROWS_PER_WAIT: usize = 128;
 /// Bytes of a row id in a list that grows.
 const ROW_ID_BYTES: usize = 3 * size_of::<u64>();
-/// Milliseconds that a training waits for the lock of the index to give itself up.
+/// Milliseconds that a cancelled training waits for the lock of the index, to give the training up.
 const GIVE_UP_MS: i32 = 1000;
 
 /// How a training ended.
@@ -55,10 +56,10 @@ enum Lack {
     Space(String),
 }
 
-/// Trains the model of an index again if it has grown that far, and returns whether it did. If it
-/// cannot, for lack of memory or disk space, the user of a VACUUM gets a warning, and for
-/// autovacuum the log has a line: a vacuum that failed each time would leave dead rows and old
-/// transaction ids.
+/// Trains the model of an index again if the index has grown enough, and returns whether it did. A
+/// lack of memory or disk space is not an error, because a vacuum that failed each time would leave
+/// dead rows and old transaction ids. The user of a VACUUM gets a warning then, and for autovacuum
+/// the log has a line.
 ///
 /// # Safety
 ///
@@ -219,14 +220,15 @@ unsafe fn say_not_trained(index: pg_sys::Relation, lack: Lack) {
     }
 }
 
-/// Makes the snapshot of this vacuum count for other backends, which ignore those of vacuums: rows
-/// that it reads, and graphs that it searches, are not removed until it ends. Returns whether it
-/// did: under `REPEATABLE READ` the transaction would get its first snapshot again, so the index is
-/// not, for example, `"trained"`, and a warning says so.
+/// Makes other backends respect the snapshot of this vacuum; by default they ignore the snapshots
+/// of vacuums. Then rows that this vacuum reads, and graphs that it searches, are not removed until
+/// it ends. Returns whether this was possible. Under `REPEATABLE READ` it is not, because the
+/// transaction would get its first snapshot again. A warning then says that the index was not
+/// `done`, for example `"trained"`.
 ///
-/// A snapshot that has not counted so far may see rows whose vectors were removed from TOAST since
-/// it was taken. So a new one takes its place. In a parallel vacuum it stays: workers that start
-/// take it over from this backend, which then must still have it.
+/// The old snapshot may see rows whose vectors were removed from TOAST since it was taken, so a new
+/// one replaces it. In a parallel vacuum the old one stays: workers that start take it over from
+/// this backend, which then must still have it.
 ///
 /// # Safety
 ///
@@ -242,9 +244,9 @@ pub(crate) unsafe fn count_own_snapshot(index: pg_sys::Relation, done: &str) -> 
             return false;
         }
     }
-    // SAFETY: the entries of this backend in shared memory, changed under the lock that they are
-    // read with, as `vacuum_rel` does. The active snapshot is the one that `vacuum_rel` took, and
-    // it takes back whatever is in its place.
+    // SAFETY: the entries of this backend in shared memory are changed under the lock with which
+    // other backends read them, as `vacuum_rel` does. The active snapshot is the one that
+    // `vacuum_rel` pushed, and `vacuum_rel` pops whichever snapshot is active at the end.
     unsafe {
         if u32::from((*pg_sys::MyProc).statusFlags) & pg_sys::PROC_IN_VACUUM == 0 {
             return true;
@@ -333,8 +335,8 @@ impl<'w> Host<'w> {
 }
 
 impl Host<'_> {
-    /// What the disk or `temp_file_limit` lacks, if rows of `aside` bytes go to files. Otherwise
-    /// counts them as used.
+    /// The space that is lacking on the disk, or within `temp_file_limit`, for `aside` bytes of
+    /// rows in files. If there is enough, counts the bytes as used.
     fn lacks_space(&mut self, aside: u64) -> Option<Outcome> {
         self.temp_files.keep_to_limit(0);
         if let Some(free) = self.temp_files.free_bytes().filter(|free| *free < aside) {
@@ -354,28 +356,23 @@ impl Host<'_> {
         }
         self.alone += u32::from(is_alone);
         // SAFETY: the caller of `new` keeps the index open, and this backend is not its writer. The
-        // ring lives as long as this.
-        unsafe {
-            let writer = match is_alone {
-                true => writer::alone(self.index)?,
-                false => writer::beside_others(self.index)?,
-            };
-            Ok(writer.through(self.ring))
-        }
+        // ring lives as long as this host, and so longer than the writer.
+        unsafe { Ok(writer::turn(self.index, is_alone)?.through(self.ring)) }
     }
 
     /// Ends a turn whose work is done.
     fn end_turn(&self, writer: Writer) {
         drop(writer);
         if self.alone == 1 {
-            // Whole pages would fill the log's buffers, and insertions would wait for room there.
+            // The whole pages that this turn wrote fill the log's buffers, and insertions would
+            // wait for room there.
             // SAFETY: no lock is held; the position is the end of a record of this backend.
             unsafe { pg_sys::XLogFlush(pg_sys::XactLastRecEnd) };
         }
     }
 
-    /// Takes a turn after a cancel, for example to give the training up, unless that would wait
-    /// long: insertions can go on with a training that has ended, and the next vacuum gives it up.
+    /// Takes a turn after a cancel, for example to give the training up. Does not wait long for it:
+    /// insertions can continue beside a training that has ended, and the next vacuum gives it up.
     fn last_turn<T>(
         &self,
         held: &HeldInterrupts,
@@ -383,24 +380,14 @@ impl Host<'_> {
         work: impl FnOnce(&mut Writer) -> Result<T, Error>,
     ) -> Result<T, Error> {
         // SAFETY: the caller of `new` keeps the index open, and this backend is not its writer.
-        let free = || unsafe {
-            match is_alone {
-                true => writer::alone_if_free(self.index),
-                false => writer::beside_others_if_free(self.index),
-            }
-        };
-        // SAFETY: as above.
-        let later = || unsafe {
-            match is_alone {
-                true => writer::alone(self.index),
-                false => writer::beside_others(self.index),
-            }
-        };
-        let writer = match free()? {
+        let free = unsafe { writer::turn_if_free(self.index, is_alone)? };
+        // SAFETY: the index is open, and this backend got no turn and is still not its writer.
+        let later = || unsafe { writer::turn(self.index, is_alone) };
+        let writer = match free {
             Some(writer) => writer,
             None => held.serve_within(GIVE_UP_MS, later).unwrap_or(Err(Error::Interrupted))?,
         };
-        // SAFETY: the ring lives as long as this.
+        // SAFETY: the ring lives as long as this host, and so longer than the writer.
         work(&mut unsafe { writer.through(self.ring) })
     }
 }
@@ -437,7 +424,7 @@ impl TrainingHost for Host<'_> {
         Ok(found)
     }
 
-    /// Rows that no snapshot of this server sees: one of a standby may see them.
+    /// Rows that no snapshot of this server sees. A snapshot of a standby may see them.
     fn left_out(&self) -> u64 {
         self.left_out
     }

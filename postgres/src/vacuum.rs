@@ -1,11 +1,11 @@
 //! `ambulkdelete` and `amvacuumcleanup`: dead rows leave their nodes, nodes without rows leave the
 //! graph.
 //!
-//! Both work in small parts. What takes long, taking a dead node out of the graph and training, is
-//! done beside insertions. The rest is done alone, under the lock of the index, and no further part
-//! of it begins after some milliseconds ([`Hold`]): PostgreSQL cancels an autovacuum that keeps
-//! another session waiting for a second. An index that has changed much since it was calibrated is
-//! calibrated again, one that has changed less is audited.
+//! Both work in small parts. The long operations, which are training and taking dead nodes out of
+//! the graph, run beside insertions. The others run alone, under the lock of the index, and none
+//! begins a further part after some milliseconds ([`Hold`]): PostgreSQL cancels an autovacuum that
+//! keeps another session waiting for a second. An index that has changed much since it was
+//! calibrated is calibrated again, one that has changed less is audited.
 
 use std::ffi::c_void;
 use std::ops::ControlFlow;
@@ -24,7 +24,7 @@ use crate::{audit, errors, train, whole_errors};
 /// Time after which no further part begins under the same lock.
 const HOLD: Duration = Duration::from_millis(5);
 // A session that waits for `deadlock_timeout`, a second by default, cancels an autovacuum. It may
-// wait for several turns, and a part that has begun takes its time.
+// wait for several turns, and a part that has begun is not interrupted.
 const _: () = assert!(HOLD.as_millis() <= 20);
 /// Most pages that are read under one lock, and pages between two tests of the time.
 const PAGES: u32 = 32;
@@ -60,7 +60,7 @@ pub(crate) unsafe extern "C-unwind" fn ambulkdelete(
     is_dead: pg_sys::IndexBulkDeleteCallback,
     state: *mut c_void,
 ) -> *mut pg_sys::IndexBulkDeleteResult {
-    // SAFETY: PostgreSQL passes what the vacuum is about.
+    // SAFETY: PostgreSQL passes the `info` of a vacuum, with an open index.
     let index = unsafe { (*info).index };
     let callback = is_dead.expect("PostgreSQL passes a callback");
     let mut is_dead = |row_id: u64| {
@@ -69,8 +69,8 @@ pub(crate) unsafe extern "C-unwind" fn ambulkdelete(
             // SAFETY: PostgreSQL keeps the index open.
             unsafe { errors::raise(index, Error::corrupt(PageId(0), what)) };
         };
-        // SAFETY: PostgreSQL's callback, with its own state and a place in the table. That of a
-        // concurrent build sorts places in files, and may raise an error.
+        // SAFETY: PostgreSQL's callback, with its own state and a place in the table. The callback
+        // of a concurrent build sorts places in files, and may raise an error.
         unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| callback(&raw mut tid, state)) }
     };
     // SAFETY: PostgreSQL keeps the index open, and this backend is not its writer.
@@ -92,7 +92,7 @@ pub(crate) unsafe extern "C-unwind" fn ambulkdelete(
 ///
 /// `index` is open and of this access method, and this backend is not its writer.
 unsafe fn remove(index: pg_sys::Relation, is_dead: &mut dyn FnMut(u64) -> bool) -> Result<RemoveReport, Error> {
-    // A training that did not end knows nothing of what is removed here.
+    // A training that did not end does not know which rows are removed here.
     // SAFETY: the caller keeps the index open and is not its writer.
     let removed = unsafe {
         writer::change(index, |change| {
@@ -119,8 +119,8 @@ unsafe fn remove(index: pg_sys::Relation, is_dead: &mut dyn FnMut(u64) -> bool) 
     Ok(total)
 }
 
-/// Takes row ids that their nodes have by now off the pending list, from `settled` on, and returns
-/// how far that came.
+/// Removes row ids that are on their nodes from the pending list, from `settled` on. Returns the
+/// position that it reached.
 fn settle_some(
     change: &mut Change<'_, Writer>,
     settled: Option<PendingPlace>,
@@ -154,7 +154,7 @@ pub(crate) unsafe extern "C-unwind" fn amvacuumcleanup(
     info: *mut pg_sys::IndexVacuumInfo,
     stats: *mut pg_sys::IndexBulkDeleteResult,
 ) -> *mut pg_sys::IndexBulkDeleteResult {
-    // SAFETY: PostgreSQL calls this, with what the vacuum is about.
+    // SAFETY: PostgreSQL calls this, with the `info` of a vacuum, whose index is open.
     unsafe { whole_errors::guard(|| cleaned_up(&*info, stats)) }
 }
 
@@ -190,8 +190,8 @@ unsafe fn cleaned_up(
 /// Repairs the graph, trains the model again if the index has grown beyond it, then calibrates and
 /// audits if that is due. Returns the blocks of the index.
 ///
-/// A vacuum that is to prevent the wraparound of transaction ids leaves out all but the repair: it
-/// has to end, and while it trained or measured no id could be given up ([`is_for_wraparound`]).
+/// A vacuum that prevents the wraparound of transaction ids only repairs. It has to end soon, and a
+/// training or a measurement would hold back the oldest transaction id ([`is_for_wraparound`]).
 ///
 /// # Safety
 ///
@@ -261,8 +261,8 @@ unsafe fn repair(index: pg_sys::Relation) -> Result<(), Error> {
         // SAFETY: the caller keeps the index open and is not its writer.
         unsafe {
             match done.unlinked {
-                // To look for slots would be to read the whole list alone. What an earlier round or
-                // vacuum has left is freed here, too.
+                // A search for slots to free would read the whole list alone. This also frees slots
+                // that an earlier round or vacuum has left.
                 0 => done = unlink_alone(index, &in_edges, left)?,
                 _ => done.add(&free(index)?),
             }
@@ -272,14 +272,14 @@ unsafe fn repair(index: pg_sys::Relation) -> Result<(), Error> {
         }
         left = left.saturating_sub(done.unlinked);
         if left == 0 && in_edges.nodes() > 0 {
-            // SAFETY: as above.
+            // SAFETY: the caller keeps the index open and is not its writer.
             in_edges = unsafe { edges_to_dead(index)? };
             left = in_edges.nodes();
         }
     }
 }
 
-/// Frees slots of unlinked nodes, alone, in as many turns at the lock as they take.
+/// Frees slots of unlinked nodes, alone, in as many turns at the lock as are needed.
 ///
 /// # Safety
 ///
@@ -301,9 +301,9 @@ unsafe fn free(index: pg_sys::Relation) -> Result<VacuumReport, Error> {
     }
 }
 
-/// Takes dead nodes out of the graph and frees their slots, alone: those that cannot leave it
-/// beside insertions. Goes on until most nodes are live, or edges to others are to be found: `left`
-/// nodes are those whose edges are known.
+/// Takes dead nodes out of the graph and frees their slots, alone: the nodes that cannot be taken
+/// out beside insertions. Continues until most nodes are live, or until all `left` nodes are taken
+/// out whose edges are known.
 ///
 /// # Safety
 ///
@@ -343,8 +343,8 @@ unsafe fn edges_to_dead(index: pg_sys::Relation) -> Result<InEdges, Error> {
     unsafe { open_indexes::open(index)? }.in_edges_of_dead(memory::limit_bytes(), &mut wait_and_go_on)
 }
 
-/// Does up to `most` steps, `each` at a time, until the time under the lock is over or a part was
-/// the last.
+/// Does up to `most` steps, `each` at a time, until the time under the lock is over or there are no
+/// more.
 fn in_parts(
     most: u64,
     each: u64,

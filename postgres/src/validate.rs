@@ -39,7 +39,7 @@ pub(crate) unsafe extern "C-unwind" fn amvalidate(opclass: pg_sys::Oid) -> bool 
         let returns_kind = function != pg_sys::InvalidOid && pg_sys::get_func_rettype(function) == pg_sys::INT4OID;
         if !returns_kind {
             info!(
-                "operator class \"{name}\" of access method pagehop lacks support function 1, which says its kind"
+                "operator class \"{name}\" of access method pagehop lacks support function 1, which returns its kind"
             );
         }
         let operator = pg_sys::get_opfamily_member(family, type_, type_, ORDER_STRATEGY as i16);
@@ -61,7 +61,7 @@ pub(crate) unsafe extern "C-unwind" fn amvalidate(opclass: pg_sys::Oid) -> bool 
 unsafe fn has_array_operators(family: pg_sys::Oid, name: &str) -> bool {
     let has = |(strategy, operator): (u16, &str)| {
         let any = pg_sys::ANYARRAYOID;
-        // SAFETY: any numbers may be looked up.
+        // SAFETY: the look-up accepts any number.
         let found = unsafe { pg_sys::get_opfamily_member(family, any, any, strategy as i16) };
         if found == pg_sys::InvalidOid {
             info!("operator class \"{name}\" of access method pagehop lacks operator {strategy}, {operator}");

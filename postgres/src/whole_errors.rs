@@ -1,14 +1,14 @@
-//! Errors of other code, such as the functions of an index expression, which pass through Rust
-//! whole.
+//! Passes errors of other code, such as the functions of an index expression, through Rust
+//! unchanged.
 //!
-//! pgrx catches errors at each call into PostgreSQL: it takes message, detail, hint and code out of
-//! an error, and raises another one when Rust's frames are gone. The rest of the error is lost, as
-//! the names of a constraint and a column, its context, and a code that PostgreSQL itself does not
+//! pgrx catches errors at each call into PostgreSQL. It copies message, detail, hint and code of an
+//! error, and raises a new error when Rust's frames are gone. The rest of the error is lost: the
+//! names of a constraint and a column, the context, and any code that PostgreSQL itself does not
 //! raise. So code of others is called
 //!
 //! - as the last act of a frame that owns nothing, as the hooks do: the error jumps over it; or
 //! - through [`pass`] below a [`guard`]: the error stays where PostgreSQL keeps it while the frames
-//!   in between are unwound, and is then thrown on.
+//!   in between are unwound, and is then raised again.
 
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -54,7 +54,7 @@ pub(crate) mod bare {
             first: pg_sys::Datum,
             second: pg_sys::Datum,
         ) -> pg_sys::Datum;
-        /// Throws on the error that is on PostgreSQL's stack of errors.
+        /// Raises again the error that is on PostgreSQL's stack of errors.
         pub(super) fn pg_re_throw() -> !;
     }
 }
@@ -65,13 +65,14 @@ pub(crate) mod bare {
 ///
 /// # Safety
 ///
-/// This is the backend's one thread that calls PostgreSQL, below a [`guard`] and with nothing in
-/// between that catches what unwinds and keeps it. `call` does not unwind, and has nothing that is
-/// to be dropped where C may raise an error.
+/// This is the backend's one thread that calls PostgreSQL, below a [`guard`]. No code in between
+/// catches an unwinding error and keeps it. `call` does not unwind, and owns nothing that needs a
+/// drop where C may raise an error.
 pub(crate) unsafe fn pass<T>(call: impl FnOnce() -> T) -> T {
     let mut done = MaybeUninit::uninit();
     // SAFETY: the three are this backend's own, and are restored as `PG_TRY` restores them, before
-    // the place to jump to is gone. The caller says what an error may jump over.
+    // the place to jump to is gone. As the caller ensures, `call` owns nothing that needs a drop
+    // where an error jumps over it.
     unsafe {
         let context = pg_sys::CurrentMemoryContext;
         let (place, callbacks) = (pg_sys::PG_exception_stack, pg_sys::error_context_stack);
@@ -91,11 +92,11 @@ pub(crate) unsafe fn pass<T>(call: impl FnOnce() -> T) -> T {
 }
 
 /// Runs the work of a callback, as `pg_guard` does: what unwinds becomes an error of PostgreSQL. An
-/// error that unwinds from [`pass`] is thrown on as it was raised.
+/// error that unwinds from [`pass`] is raised again unchanged.
 ///
 /// # Safety
 ///
-/// The caller is a function that PostgreSQL calls, and has nothing that is to be dropped.
+/// The caller is a function that PostgreSQL calls, and owns nothing that needs a drop.
 pub(crate) unsafe fn guard<T>(work: impl FnOnce() -> T) -> T {
     let payload = match catch_unwind(AssertUnwindSafe(work)) {
         Ok(done) => return done,
@@ -107,6 +108,7 @@ pub(crate) unsafe fn guard<T>(work: impl FnOnce() -> T) -> T {
         // frame up to the caller's has anything to drop any more, and the caller's has nothing.
         unsafe { bare::pg_re_throw() }
     }
-    // SAFETY: as above: the payload is moved, and dropped before the error is raised.
+    // SAFETY: no frame up to the caller's has anything to drop, and the caller's has nothing. The
+    // payload is moved, and dropped before the error is raised.
     unsafe { pgrx_extern_c_guard(|| resume_unwind(payload)) }
 }

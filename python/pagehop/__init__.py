@@ -1,15 +1,13 @@
 """Find the nearest vectors in an index that may be far larger than memory."""
 
-# First: it refuses a package that was not installed to its end. pip writes this file before the
+# This import comes first: it refuses an incomplete installation. pip writes this file before the
 # others.
 try:
     from pagehop.installed import check_library as check_library
 except ImportError as error:
     if error.name != "pagehop.installed":
         raise
-    raise ImportError(
-        f"{error}; the package was not installed to its end: pip install --force-reinstall pagehop"
-    ) from None
+    raise ImportError(f"{error}; the installation is incomplete: pip install --force-reinstall pagehop") from None
 from pagehop.conditions import Condition, column, ids
 from pagehop.errors import (
     ArgumentError,

@@ -197,8 +197,7 @@ class Index:
     @property
     def columns(self) -> dict[str, str]:
         """The names and kinds of the columns whose values searches can filter by."""
-        columns: dict[str, str] = self._index.info()["columns"]
-        return columns
+        return self._index.columns
 
     def ids(self, batch: int = 65_536) -> Iterator[npt.NDArray[Any]]:
         """Iterate over the ids of all rows, in arrays of up to `batch` ids: numbers in ascending
@@ -273,7 +272,7 @@ class Index:
         Frees all dead rows in one call, in many transactions, while `auto_vacuum` of `open` frees
         some in each change. Searches continue, and if it is stopped, the part that was done stays
         done. Then the index is calibrated, if a fifth of its rows has changed since the last time,
-        unless it was calibrated with real queries.
+        unless it was calibrated with your queries.
 
         progress: as for `add`.
         """
@@ -286,7 +285,7 @@ class Index:
 
         For an index whose rows have become unlike those that it was trained with: by itself, it is
         trained again only while it is small. After the training it is calibrated, unless it was
-        calibrated with real queries. Takes as long as a build. All vectors are in memory as
+        calibrated with your queries. Takes as long as a build. All vectors are in memory as
         float32, what a build of them needs, and the pages of the new graph. If these are more than
         1 GiB, a `FullError` says so at once: `compact` trains, too, in a new file and within its
         `memory`. Searches go on at the same time; changes wait.
@@ -308,7 +307,7 @@ class Index:
     ) -> Calibration | None:
         """Measure which settings reach which recall, and store it for `search(..., recall=...)`.
 
-        queries: a matrix of at least 50 typical queries; the recall is then that of queries like
+        queries: a matrix of at least 50 of your queries; the recall is then that of queries like
             them. If there are more than 8,000, it uses 8,000 of them, evenly spaced. Without it, up
             to 8,000 vectors of the index serve as queries.
         threads: up to 4,096; 0 means one per core.
@@ -403,6 +402,7 @@ class Index:
 
         This also happens when the log has reached its size, and when the index is closed.
         """
+        self._index.may_change()
         self._index.checkpoint()
 
     def check(self) -> CheckReport:

@@ -1,7 +1,7 @@
-"""Refuses to go on where Python would be ended by a signal. Importing this module looks.
+"""Raises an error where Python would otherwise crash. The checks run when this module is imported.
 
-The system loads a library that is cut short as if it were whole, and ends the process at the first
-page that is not there. NumPy loads its libraries before it looks at the CPU.
+The system loads a truncated library as if it were complete, and ends the process with a signal at
+the first page that is missing. NumPy loads its libraries before it checks the CPU.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-_ADVICE = "the package was not installed to its end: pip install --force-reinstall pagehop"
+_ADVICE = "the installation is incomplete: pip install --force-reinstall pagehop"
 _HEADER_BYTES = 64
 MODULES = (
     "__init__.py",

@@ -55,12 +55,12 @@ class RecallWarnings:
 def _of_plan(
     k: int, recall: float | None, uncalibrated: bool, best: float | None, outdated: tuple[int, int, bool] | None
 ) -> Iterator[tuple[str, str]]:
-    """What is to be warned of: a name for each kind, and the text."""
+    """The warnings about a plan: a name for each kind, and the text."""
     if uncalibrated:
         yield (
             "uncalibrated",
-            f"the index was never calibrated, so it is not known what recall={recall:g} takes; calibrate() measures "
-            "it, for an index opened with write=True",
+            f"the index was never calibrated, so the settings for recall={recall:g} are not known; calibrate() "
+            "measures them, for an index opened with write=True",
         )
     if best is not None:
         yield (
@@ -72,7 +72,7 @@ def _of_plan(
         changes, rows, longer_rows = outdated
         what, risk = f"{changes} rows were added or deleted", "find less than their recall"
         if longer_rows:
-            what, risk = "longer rows than all before were added", "take longer than they need"
+            what, risk = "rows longer than all earlier ones were added", "take longer than they need"
         yield (
             "outdated",
             f"{what} since the index was calibrated at {rows} rows, so searches may {risk}; calibrate() measures again",

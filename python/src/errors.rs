@@ -27,6 +27,12 @@ pub(crate) fn about(py: Python<'_>, path: &Path, error: &Error) -> PyErr {
     raise(py, error, text).unwrap_or_else(|import_failed| import_failed)
 }
 
+/// The exception for `error` about a query of a batch for the index at `path`. If the query is
+/// refused, the exception names its position.
+pub(crate) fn about_query(py: Python<'_>, path: &Path, at: usize, error: Error) -> PyErr {
+    about(py, path, &error.about(format_args!("query {at}")))
+}
+
 fn raise(py: Python<'_>, error: &Error, text: String) -> PyResult<PyErr> {
     let errors = ERRORS.get_or_try_init(py, || py.import("pagehop.errors").map(Bound::unbind))?.bind(py);
     let exception = match error {

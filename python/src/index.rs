@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use pagehop_engine::{Effort, Error, IdKind, THREADS_MAX};
+use pagehop_engine::{Effort, Error, IdKind, RowParts, THREADS_MAX};
 use pagehop_store::AddOptions;
 use pyo3::IntoPyObjectExt;
 use pyo3::buffer::PyBuffer;
@@ -85,9 +85,9 @@ impl Index {
         std::process::id() != self.process
     }
 
-    /// The index, and the lock of changes, which this thread holds then.
+    /// The index, and the lock of changes, which this thread holds then. The caller has asked
+    /// `may_change`.
     fn begin(&self, py: Python<'_>) -> PyResult<(Held<'_>, Arc<FileIndex>)> {
-        self.may_change(py)?;
         let held = self.turn.take(py)?;
         // Another thread may have closed it during the wait.
         Ok((held, self.get(py)?))
@@ -155,7 +155,8 @@ impl Index {
         let filter = only.map(|only| columns::filter(py, &only, 0)).transpose()?;
         let values = queries.to_vec(py)?;
         let texts = self.id_kind == IdKind::Text;
-        let queries = Queries { values: &values, dim, k, filter, effort, beam_width, threads, texts, payload };
+        let parts = RowParts { text_ids: texts, payloads: payload };
+        let queries = Queries { values: &values, dim, k, filter, effort, beam_width, threads, parts };
         let Answers { buffer, done: Done { found, plan, texts: of_hits, payloads } } =
             queries.answer(py, &index, &self.path)?;
         let payloads = payload.then(|| {
@@ -175,7 +176,6 @@ impl Index {
         threads: usize,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
-        self.may_change(py)?;
         let index = self.get(py)?;
         let queries = queries.map(|queries| queries.to_vec(py)).transpose()?;
         let mut watch = Watch::new(progress);
@@ -376,7 +376,8 @@ impl Index {
     }
 
     /// Refuses an index that is closed, that is not open for writing, or that was opened before a
-    /// fork.
+    /// fork. Each method of Python's that changes the index calls it first, because this error
+    /// comes before those of arguments, which Python checks.
     fn may_change(&self, py: Python<'_>) -> PyResult<()> {
         let index = self.get(py)?;
         let path = index.pages().path().display();
@@ -463,6 +464,12 @@ impl Index {
     #[getter]
     fn has_text_ids(&self) -> bool {
         self.id_kind == IdKind::Text
+    }
+
+    /// The names and kinds of the columns.
+    #[getter]
+    fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        info::columns(py, &self.get(py)?.columns())
     }
 
     /// Components of each vector.

@@ -1,6 +1,6 @@
 //! The description of an index, as a Python dict.
 
-use pagehop_engine::Info;
+use pagehop_engine::{Column, Info};
 use pagehop_store::Counters;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -16,9 +16,7 @@ pub(crate) fn words(py: Python<'_>, info: Info, counters: Counters, log_bytes: u
     words.set_item("vectors", info.vectors.name())?;
     words.set_item("id_kind", info.id_kind.name())?;
     words.set_item("payload", info.payload)?;
-    let columns = PyDict::new(py);
-    info.columns.iter().try_for_each(|column| columns.set_item(&column.name, column.kind.name()))?;
-    words.set_item("columns", columns)?;
+    words.set_item("columns", columns(py, &info.columns)?)?;
     words.set_item("rows", info.rows)?;
     words.set_item("pages", info.pages)?;
     words.set_item("max_degree", info.max_degree)?;
@@ -44,5 +42,12 @@ pub(crate) fn words(py: Python<'_>, info: Info, counters: Counters, log_bytes: u
     words.set_item("page_bytes_written", counters.page_bytes_written)?;
     words.set_item("commits", counters.commits)?;
     words.set_item("checkpoints", counters.checkpoints)?;
+    Ok(words)
+}
+
+/// Columns as a dict of names and kinds.
+pub(crate) fn columns<'py>(py: Python<'py>, columns: &[Column]) -> PyResult<Bound<'py, PyDict>> {
+    let words = PyDict::new(py);
+    columns.iter().try_for_each(|column| words.set_item(&column.name, column.kind.name()))?;
     Ok(words)
 }

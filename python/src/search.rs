@@ -13,7 +13,7 @@
 
 use std::path::Path;
 
-use pagehop_engine::{Batch, Effort, Error, Filter, Payloads, SearchPlan, SearchResult};
+use pagehop_engine::{Batch, Effort, Error, Filter, Payloads, ReadParts, RowParts, SearchPlan, SearchResult};
 use pagehop_store::IndexFile;
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
@@ -39,10 +39,8 @@ pub(crate) struct Queries<'a> {
     pub(crate) effort: Effort,
     pub(crate) beam_width: Option<usize>,
     pub(crate) threads: usize,
-    /// Whether ids are texts.
-    pub(crate) texts: bool,
-    /// Whether to return the payloads of the rows too.
-    pub(crate) payload: bool,
+    /// What to return of the rows, too.
+    pub(crate) parts: RowParts,
 }
 
 /// The answers to all queries.
@@ -65,13 +63,11 @@ pub(crate) struct Done {
 
 /// The parts of the buffer that the answer to one query is written to.
 struct Place<'a> {
-    query: &'a [f32],
     ids: &'a mut [u8],
     counters: &'a mut [u8],
     distances: &'a mut [u8],
     found: usize,
-    texts: Vec<String>,
-    payloads: Payloads,
+    read: ReadParts,
 }
 
 /// Why a search ended early.
@@ -109,84 +105,58 @@ impl Queries<'_> {
         // A look at every row takes long enough for several threads, and for Ctrl-C.
         if count == 1 && plan.options.is_some() {
             let mut place = self.places(count, bytes).next().expect("there is one query");
-            let mut search = || searcher.answer(self.values, self.k, &plan, filter.as_ref());
-            let found = if self.texts || self.payload {
-                self.fill_with(index, &mut place, &mut search)
-            } else {
-                search().and_then(|found| place.fill(&found, false))
-            };
-            found.map_err(|error| Stop::Query(0, error))?;
-            return Ok(self.done(vec![place], plan));
+            let search = || searcher.answer(self.values, self.k, &plan, filter.as_ref());
+            let found = index.search_and_read(self.parts, search);
+            found.and_then(|(result, read)| place.fill(&result, read)).map_err(|error| Stop::Query(0, error))?;
+            return Ok(Done::of(vec![place], plan));
         }
         drop(searcher);
         let mut places: Vec<Place<'_>> = self.places(count, bytes).collect();
-        let (k, threads) = (self.k, self.threads);
-        let batch = Batch { queries: self.values, k, plan: &plan, filter: filter.as_ref(), threads };
+        let (k, parts, threads) = (self.k, self.parts, self.threads);
+        let batch = Batch { queries: self.values, k, plan: &plan, filter: filter.as_ref(), threads, parts };
         let mut watch = Watch::new(None);
         let searched =
-            index.search_batch(&batch, &mut |progress| watch.look(progress), &mut places, |place, result| {
-                if !self.texts && !self.payload {
-                    return place.fill(&result, false);
-                }
-                let (mut first, query) = (Some(result), place.query);
-                self.fill_with(index, place, &mut || match first.take() {
-                    Some(result) => Ok(result),
-                    // Its rows were replaced before their ids or payloads were read.
-                    None => index.searcher().answer(query, self.k, &plan, filter.as_ref()),
-                })
+            index.search_batch(&batch, &mut |progress| watch.look(progress), &mut places, |place, result, read| {
+                place.fill(&result, read)
             });
         searched.map_err(|(at, error)| watch.take_raised().map_or(Stop::Query(at, error), Stop::Python))?;
-        Ok(self.done(places, plan))
+        Ok(Done::of(places, plan))
     }
 
-    fn done(&self, places: Vec<Place<'_>>, plan: SearchPlan) -> Done {
-        let mut done = Done {
+    fn places<'b>(&self, count: usize, bytes: &'b mut [u8]) -> impl Iterator<Item = Place<'b>> + use<'b> {
+        let (ids, rest) = bytes.split_at_mut(8 * self.k * count);
+        let (counters, distances) = rest.split_at_mut(8 * COUNTERS * count);
+        let counters = counters.chunks_exact_mut(8 * COUNTERS);
+        let rows = ids.chunks_exact_mut(8 * self.k).zip(distances.chunks_exact_mut(4 * self.k));
+        rows.zip(counters).map(|((ids, distances), counters)| {
+            let read = ReadParts::default();
+            Place { ids, counters, distances, found: 0, read }
+        })
+    }
+}
+
+impl Done {
+    fn of(places: Vec<Place<'_>>, plan: SearchPlan) -> Self {
+        let mut done = Self {
             found: places.first().map_or(0, |place| place.found),
             plan,
             texts: Vec::new(),
             payloads: Vec::new(),
         };
         for place in places {
-            if self.texts {
-                done.texts.push(place.texts);
-            }
-            if self.payload {
-                done.payloads.push(place.payloads);
-            }
+            done.texts.extend(place.read.text_ids);
+            done.payloads.extend(place.read.payloads);
         }
         done
-    }
-
-    /// Fills a place with what `search` finds, and keeps the text ids and payloads of these rows.
-    fn fill_with(
-        &self,
-        index: &FileIndex,
-        place: &mut Place<'_>,
-        search: &mut dyn FnMut() -> Result<SearchResult, Error>,
-    ) -> Result<(), Error> {
-        let (result, (texts, payloads)) = index.search_and(search, |result| {
-            let texts = if self.texts { index.text_ids_of(result)? } else { Some(Vec::new()) };
-            let payloads = if self.payload { index.payloads_of(result)? } else { Some(Payloads::new()) };
-            Ok(texts.zip(payloads))
-        })?;
-        (place.texts, place.payloads) = (texts, payloads);
-        place.fill(&result, self.texts)
-    }
-
-    fn places<'b>(&'b self, count: usize, bytes: &'b mut [u8]) -> impl Iterator<Item = Place<'b>> {
-        let (ids, rest) = bytes.split_at_mut(8 * self.k * count);
-        let (counters, distances) = rest.split_at_mut(8 * COUNTERS * count);
-        let counters = counters.chunks_exact_mut(8 * COUNTERS);
-        let rows = ids.chunks_exact_mut(8 * self.k).zip(distances.chunks_exact_mut(4 * self.k));
-        rows.zip(counters).zip(self.values.chunks_exact(self.dim)).map(|(((ids, distances), counters), query)| {
-            Place { query, ids, counters, distances, found: 0, texts: Vec::new(), payloads: Payloads::new() }
-        })
     }
 }
 
 impl Place<'_> {
-    /// Fills the place with a result. If ids are texts, the ids in the buffer are -1.
-    fn fill(&mut self, result: &SearchResult, are_texts: bool) -> Result<(), Error> {
+    /// Fills the place with a result, and keeps what was read of its rows. If ids are texts, the
+    /// ids in the buffer are -1.
+    fn fill(&mut self, result: &SearchResult, read: ReadParts) -> Result<(), Error> {
+        let are_texts = read.text_ids.is_some();
+        self.read = read;
         let rows = self.ids.as_chunks_mut().0.iter_mut().zip(self.distances.as_chunks_mut().0);
         let mut hits = result.hits.iter();
         for (id_bytes, distance_bytes) in rows {
@@ -218,9 +188,7 @@ impl Stop {
     fn raise(self, py: Python<'_>, count: usize, path: &Path) -> PyErr {
         match self {
             Self::Python(error) => error,
-            Self::Query(at, Error::Argument { what }) if count > 1 => {
-                errors::about(py, path, &Error::argument(format!("query {at}: {what}")))
-            }
+            Self::Query(at, error) if count > 1 => errors::about_query(py, path, at, error),
             Self::Query(_, error) | Self::Index(error) => errors::about(py, path, &error),
         }
     }

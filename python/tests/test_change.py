@@ -256,8 +256,13 @@ def test_an_index_open_for_reading_says_how_to_open_it_for_writing(path: Path) -
         for change in [
             lambda: index.add(1, X[0]),
             lambda: index.add("nonsense", None),
-            lambda: index.delete(1),
+            lambda: index.update_columns("nonsense", None),
+            lambda: index.update_payload("nonsense", None),
+            lambda: index.delete("nonsense"),
+            lambda: index.pop("nonsense"),
+            lambda: index.calibrate("nonsense"),
             index.vacuum,
+            index.retrain,
             index.checkpoint,
         ]:
             with pytest.raises(pagehop.ArgumentError, match=r"pagehop\.open\(path, write=True\)"):

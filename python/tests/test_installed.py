@@ -64,7 +64,7 @@ def test_a_module_that_is_missing_or_empty_is_named(package: Path, name: str, em
     said = imported(package).stderr.splitlines()[-1]
     assert said.startswith("ImportError: ")
     assert name.removesuffix(".py") in said
-    assert said.endswith("the package was not installed to its end: pip install --force-reinstall pagehop")
+    assert said.endswith("the installation is incomplete: pip install --force-reinstall pagehop")
 
 
 def test_a_numpy_that_an_old_cpu_cannot_run_is_refused() -> None:

@@ -100,7 +100,7 @@ PLACES = [
     Place("open", f"{CLI}/index_file.rs", struct("ChangeOptions")),
     Place("search", "python/pagehop/index.py", r"^    def search\((.*?)\) -> ", "self"),
     Place("search", f"{RUST}/options.rs", struct("SearchOptions")),
-    Place("search", f"{RUST}/index/search/batch.rs", struct("Batch"), "plan"),
+    Place("search", f"{RUST}/index/search/batch.rs", struct("Batch"), "plan parts"),
     Place("search", f"{CLI}/effort.rs", struct("EffortOptions")),
     Place("search", f"{CLI}/commands/search/mod.rs", struct("Args"), f"{OF_COMMANDS} truth"),
     Place(

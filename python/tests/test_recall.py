@@ -78,7 +78,9 @@ def test_a_build_calibrates_unless_told_not_to(path: Path, vectors: Float32, tmp
     with pagehop.build(tmp_path / "without", vectors, calibrate=False) as index:
         assert index.calibration is None
         assert index.info().calibrated is None
-        with pytest.warns(pagehop.RecallWarning, match=r"never calibrated.*recall=0\.9 takes; calibrate\(\)") as warned:
+        with pytest.warns(
+            pagehop.RecallWarning, match=r"never calibrated.*recall=0\.9 are not known; calibrate\(\)"
+        ) as warned:
             hits, _ = index.search(vectors[:9], recall=0.9), index.search(vectors[0], recall=0.95)
         [warning] = warned
         assert warning.filename == __file__, "the warning is about this call"
@@ -216,7 +218,7 @@ def test_a_longer_row_under_the_inner_product_is_warned_of(vectors: Float32, tmp
         measured = index.info().calibrated
         assert measured is not None
         assert (measured.changes, measured.longer_rows, measured.outdated) == (1, True, True)
-        with pytest.warns(pagehop.RecallWarning, match="longer rows than all before were added"):
+        with pytest.warns(pagehop.RecallWarning, match="rows longer than all earlier ones were added"):
             index.search(vectors[0], recall=0.9)
         index.calibrate()
         measured = index.info().calibrated

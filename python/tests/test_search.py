@@ -126,7 +126,7 @@ def test_a_closed_index_says_so(index_path: Path, queries: Float32) -> None:
     with pagehop.open(index_path) as index:
         pass
     index.close()
-    for use in [lambda: index.search(queries), index.check, index.info]:
+    for use in [lambda: index.search(queries), index.check, index.info, lambda: index.columns]:
         with pytest.raises(pagehop.ArgumentError, match="closed"):
             use()
     assert (len(index), index.dim) == (ROWS, DIM)

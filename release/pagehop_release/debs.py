@@ -124,8 +124,8 @@ def _asked(root: Root, major: Major) -> str:
         changes = "\n".join(
             difflib.unified_diff(expected.splitlines(), said.splitlines(), "expected", "said", lineterm="")
         )
-        raise DevServerError(f"PostgreSQL {major.number} says otherwise than {SMOKE_EXPECTED.name}:\n{changes}")
-    return f"PostgreSQL {major.number} says what {SMOKE_EXPECTED.name} expects"
+        raise DevServerError(f"the output of PostgreSQL {major.number} differs from {SMOKE_EXPECTED.name}:\n{changes}")
+    return f"the output of PostgreSQL {major.number} equals {SMOKE_EXPECTED.name}"
 
 
 def _refused(root: Root, major: Major) -> None:

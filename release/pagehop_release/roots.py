@@ -84,7 +84,7 @@ def debian(suite: str) -> Iterator[Root]:
 
 def _set_apt(file: Path) -> None:
     """Lets apt fetch as root, and accept package lists of the age that this machine's apt accepts:
-    apt's defaults refuse those of a mirror that is not updated any more.
+    apt's defaults refuse the lists of a mirror that is no longer updated.
     """
     ages = [run(["apt-config", "dump", name]) for name in ["Acquire::Check-Valid-Until", "Acquire::Check-Date"]]
     file.write_text("".join(['APT::Sandbox::User "root";\n', *ages]))

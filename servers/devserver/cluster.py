@@ -16,16 +16,15 @@ import secrets
 import shutil
 import signal
 import socket
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 from devserver.errors import DevServerError
 from devserver.processes import children, ended, last_lines, run, serve, server_owner, stopped
+from devserver.server_process import ServerProcess
 from devserver.servers import Server
 from devserver.waits import STATEMENT_S
 
@@ -46,10 +45,15 @@ def open_clusters() -> list[Cluster]:
     return list(_open)
 
 
-class Cluster:
+class Cluster(ServerProcess):
     """Data and, while it runs, a server over them. Both are removed when the context or the process
     ends.
     """
+
+    _kind = "cluster"
+    _removed_by = _SIGNALS["immediate"]
+    _begin: tuple[str, ...] = ()
+    """The beginning of the command that starts the server."""
 
     def __init__(
         self, server: Server, settings: Mapping[str, Setting] | None = None, place: Path | None = None
@@ -64,39 +68,14 @@ class Cluster:
 
     def _prepare(self, server: Server, place: Path | None = None) -> None:
         self.server = server
-        self.folder = Path(tempfile.mkdtemp(prefix="pagehop-pg-", dir=place))
+        super().__init__("pagehop-pg-", place)
         server_owner().own(self.folder)
-        self.data = self.folder / "data"
-        self.log = self.folder / "log"
         self.password = ""
         self.port = _free_port()
         self._settings: dict[str, Setting] = {}
-        self._process: subprocess.Popen[bytes] | None = None
         _open.append(self)
-        atexit.register(self.remove)
-
-    def __enter__(self) -> Self:
-        if not self.running:
-            self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.remove()
 
     # ---- running ----
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def pid(self) -> int:
-        """The postmaster's process id."""
-        if self._process is None:
-            raise DevServerError("the cluster does not run: start() it")
-        return self._process.pid
 
     def configure(self, settings: Mapping[str, Setting]) -> None:
         """Sets options of postgresql.conf for the next start, in addition to earlier ones."""
@@ -105,10 +84,8 @@ class Cluster:
         file.write_text("".join(f"{name} = {_quoted(value)}\n" for name, value in self._settings.items()))
         server_owner().own(file)
 
-    def start(self) -> None:
-        """Starts the server and waits until it takes connections, recovery included."""
-        if self.running:
-            raise DevServerError("the cluster runs already")
+    def _start(self) -> None:
+        """The start includes recovery."""
         for attempt in range(1, _PORT_TRIES + 1):
             logged = self.log.stat().st_size if self.log.exists() else 0
             self._launch()
@@ -119,25 +96,13 @@ class Cluster:
             if "Address already in use" in said and attempt < _PORT_TRIES:
                 self.port = _free_port()
                 continue
-            raise DevServerError(f"the server of {self.data} did not start; its log ends with\n{last_lines(said)}")
+            raise self._failed("did not start", last_lines(said))
 
     def stop(self, mode: Literal["fast", "immediate"] = "fast") -> None:
         """Ends the server: `fast` with a checkpoint, `immediate` without, so that the next
         start recovers.
         """
-        if self._process is None:
-            return
-        if self._process.poll() is None:
-            self._process.send_signal(_SIGNALS[mode])
-        try:
-            self._process.wait(_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise DevServerError(
-                f"the server of {self.data} did not stop in {_SECONDS_MAX} s and was killed; its log ends with\n"
-                f"{self.log_end()}"
-            ) from None
-        self._process = None
+        self._stop(_SIGNALS[mode])
 
     def restart(self, mode: Literal["fast", "immediate"] = "fast") -> None:
         self.stop(mode)
@@ -163,14 +128,9 @@ class Cluster:
 
     def remove(self) -> None:
         """Ends the server and removes its folder."""
-        if self not in _open:
-            return
-        _open.remove(self)
-        atexit.unregister(self.remove)
-        try:
-            self.stop("immediate")
-        finally:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        if self in _open:
+            _open.remove(self)
+            super().remove()
 
     # ---- asking ----
 
@@ -189,16 +149,6 @@ class Cluster:
         flags = ["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]
         command: list[str | Path] = [self.server.bin / "psql", *flags, "-d", self.dsn(database)]
         return run(command, stdin=sql, limit_s=STATEMENT_S).rstrip("\n")
-
-    def log_text(self) -> str:
-        """The server's log. A message has the encoding of its database, so what is not UTF-8 is
-        replaced.
-        """
-        return self.log.read_text(errors="replace")
-
-    def log_end(self) -> str:
-        """The last lines of the server's log."""
-        return last_lines(self.log_text()) if self.log.exists() else "(empty)"
 
     # ---- replicas ----
 
@@ -239,7 +189,7 @@ class Cluster:
         self.psql("SET synchronous_commit = on; SELECT pg_logical_emit_message(true, 'pagehop', 'replay')")
         here = self.psql("SELECT pg_current_wal_flush_lsn()")
         there = f"SELECT pg_last_wal_replay_lsn() >= '{here}'"
-        _wait(lambda: replica.psql(there) == "t", f"the replica did not come to {here}; its log ends with", replica)
+        _wait(lambda: replica.psql(there) == "t", f"the replica did not reach {here}; its log ends with", replica)
 
     # ---- steps ----
 
@@ -248,7 +198,7 @@ class Cluster:
 
     def _launch(self) -> None:
         program, port = self.server.bin / "postgres", str(self.port)
-        command: list[str | Path] = [program, "-D", self.data, "-p", port, "-k", self.folder]
+        command: list[str | Path] = [*self._begin, program, "-D", self.data, "-p", port, "-k", self.folder]
         self._process = serve(command, self.folder, self.log)
 
     def _wait_until_ready(self) -> bool:

@@ -1,6 +1,6 @@
 """One configuration for every server: the size of its cache, when a commit is durable, and so on.
 
-A release that cannot do what is requested says so. Nothing is left out in silence.
+If a release lacks a requested setting, that is an error. No setting is ignored without a message.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ def build_environment(server: Server) -> dict[str, str]:
 
 
 def libclang() -> dict[str, str]:
-    """Variables by which bindgen finds a libclang of a Python environment: that of the checkout's
-    `.venv`, or of this one. None if neither has one.
+    """Variables by which bindgen finds the libclang of a Python environment: the checkout's
+    `.venv`, or the current one. None if neither has a libclang.
 
     They are the same for every Python of the checkout: if they differ, cargo compiles the
     extension again.

@@ -7,27 +7,21 @@ real mongod is given by its URL.
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import os
 import shutil
-import signal
-import subprocess
-import tempfile
-import time
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
-from devserver import DevServerError, mongo
-from devserver.processes import last_lines, run, serve, server_owner
+from devserver import mongo
+from devserver.processes import run, server_owner
 from devserver.releases import release, unpacked
+from devserver.server_process import ServerProcess
 
 PRODUCT = "ferretdb"
 DATABASE = "lab"
-_SECONDS_MAX = 30
 
 
 @dataclass(frozen=True)
@@ -73,54 +67,25 @@ def _compile(file: Path, folder: Path) -> None:
     shutil.rmtree(folder / "module")
 
 
-class Instance(mongo.Database):
+class Instance(ServerProcess, mongo.Database):
     """A private server with new data, at a socket in its folder.
 
     It ends with this process, also if the process is killed.
     """
 
+    _seconds_max = 30
+
     def __init__(self, program: Program, pragmas: Mapping[str, str]) -> None:
         """`pragmas` are SQLite's."""
+        ServerProcess.__init__(self, f"pagehop-{PRODUCT}-")
         self.program = program
-        self.folder = Path(tempfile.mkdtemp(prefix=f"pagehop-{PRODUCT}-"))
-        self.log = self.folder / "log"
         # pymongo recognizes a socket by this ending.
         self._socket = self.folder / "mongo.sock"
-        self._data = self.folder / "data"
-        self._data.mkdir()
-        for path in (self.folder, self._data):
+        self.data.mkdir()
+        for path in (self.folder, self.data):
             server_owner().own(path)
         self._pragmas = [("_pragma", f"{name}({value})") for name, value in pragmas.items()]
-        self._process: subprocess.Popen[bytes] | None = None
-        super().__init__(f"mongodb://{quote(str(self._socket), safe='')}/{DATABASE}")
-        atexit.register(self.remove)
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def pid(self) -> int:
-        """The process id of the server."""
-        if self._process is None:
-            raise DevServerError("the server does not run: start() it")
-        return self._process.pid
-
-    def start(self) -> None:
-        """Starts the server and waits until it answers."""
-        command: list[str | Path] = [
-            "setpriv", "--pdeathsig", "KILL", self.program.path, "--handler=sqlite",
-            f"--sqlite-url=file:{self._data}/?{urlencode(self._pragmas)}", f"--state-dir={self.folder}",
-            "--listen-addr=", f"--listen-unix={self._socket}", "--debug-addr=-", "--telemetry=disable",
-            "--log-level=warn",
-        ]  # fmt: skip
-        self._process = serve(command, self.folder, self.log)
-        late = time.monotonic() + _SECONDS_MAX
-        while not (self._socket.exists() and self.answers()):
-            if not self.running or time.monotonic() > late:
-                said = last_lines(self.log.read_text(errors="replace"))
-                raise DevServerError(f"{PRODUCT} {self.program.version} did not start; its log ends with\n{said}")
-            time.sleep(0.02)
+        mongo.Database.__init__(self, f"mongodb://{quote(str(self._socket), safe='')}/{DATABASE}")
 
     def settle(self) -> None:
         """Makes no change: all writes are in its files or in SQLite's log beside them.
@@ -128,11 +93,14 @@ class Instance(mongo.Database):
         Documents are only read afterwards.
         """
 
-    def remove(self) -> None:
-        """Ends the server and removes its folder."""
-        atexit.unregister(self.remove)
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(signal.SIGKILL)
-            self._process.wait(_SECONDS_MAX)
-        shutil.rmtree(self.folder, ignore_errors=True)
+    def _start(self) -> None:
+        command: list[str | Path] = [
+            "setpriv", "--pdeathsig", "KILL", self.program.path, "--handler=sqlite",
+            f"--sqlite-url=file:{self.data}/?{urlencode(self._pragmas)}", f"--state-dir={self.folder}",
+            "--listen-addr=", f"--listen-unix={self._socket}", "--debug-addr=-", "--telemetry=disable",
+            "--log-level=warn",
+        ]  # fmt: skip
+        self._serve(command, lambda: self._socket.exists() and self.answers())
+
+    def _named(self) -> str:
+        return f"{PRODUCT} {self.program.version}"

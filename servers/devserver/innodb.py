@@ -6,21 +6,17 @@ Clients connect there as `root`, without a password.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import shutil
 import signal
-import subprocess
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from devserver import DevServerError
-from devserver.processes import last_lines, run, serve, server_owner
+from devserver.processes import run, server_owner
+from devserver.server_process import ServerProcess
 from devserver.waits import QUESTION_S, STATEMENT_S
 
 DATABASE = "lab"
@@ -29,7 +25,6 @@ USER = "root"
 # Scripts that create the system tables; MariaDB renamed them in 10.11.
 _SYSTEM_TABLES = ("system_tables.sql", "performance_tables.sql", "system_tables_data.sql")
 _READY = "ready for connections"
-_SECONDS_MAX = 120
 _SETTLE_S = 60.0
 _LOOK_S = 0.3
 _PAGES_BUSY = 8
@@ -60,7 +55,7 @@ def checked(product: str, command: tuple[str | Path, ...], base: Path, share: Pa
     return Program(product, version, command, base, share, product == "mysql" and _numbers(version) >= (5, 7, 6))
 
 
-class Instance:
+class Instance(ServerProcess):
     """Data and, while it runs, a server over them.
 
     Both are removed at the end of the context or of the process.
@@ -72,89 +67,33 @@ class Instance:
         `settings` are options without dashes.
         """
         self.program = program
-        self.folder = Path(tempfile.mkdtemp(prefix=f"pagehop-{program.product}-", dir=place))
-        self.data = self.folder / "data"
-        self.log = self.folder / "log"
+        super().__init__(f"pagehop-{program.product}-", place)
         self.socket = self.folder / "socket"
         self._first = self.folder / "first.sql"
         self._settings = dict(settings or {})
-        self._process: subprocess.Popen[bytes] | None = None
         self._limit_s = STATEMENT_S
         self.unsettled: str | None = None
         """What the last `settle` left undone; None if nothing."""
-        atexit.register(self.remove)
         self.data.mkdir()
         self._first.write_text(f"CREATE DATABASE IF NOT EXISTS {DATABASE};\n")
         for path in [self.folder, self.data, self._first]:
             server_owner().own(path)
         self._fill()
 
-    def __enter__(self) -> Self:
-        if not self.running:
-            self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.remove()
-
     # ---- running ----
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def pid(self) -> int:
-        """The process id of the server."""
-        if self._process is None:
-            raise DevServerError("the server does not run: start() it")
-        return self._process.pid
 
     def configure(self, settings: Mapping[str, str]) -> None:
         """Sets options for the next start, in addition to earlier ones."""
         self._settings |= settings
 
-    def start(self) -> None:
-        """Starts the server and waits until it takes connections."""
-        if self.running:
-            raise DevServerError("the server runs already")
-        logged = self.log.stat().st_size if self.log.exists() else 0
-        # The server ends with this process, also if the process is killed.
-        ending = ["setpriv", "--pdeathsig", "KILL"]
-        self._process = serve([*ending, *self._command(), f"--init-file={self._first}"], self.folder, self.log)
-        late = time.monotonic() + _SECONDS_MAX
-        while _READY not in self.log.read_text(errors="replace")[logged:]:
-            if not self.running or time.monotonic() > late:
-                self._end(signal.SIGKILL)
-                raise DevServerError(f"the server of {self.data} did not start; its log ends with\n{self.log_end()}")
-            time.sleep(0.02)
-
     def stop(self) -> None:
         """Stops the server cleanly: all changes are in its files."""
-        try:
-            self._end(signal.SIGTERM)
-        except subprocess.TimeoutExpired:
-            self._end(signal.SIGKILL)
-            raise DevServerError(
-                f"the server of {self.data} did not stop in {_SECONDS_MAX} s and was killed; its log ends with\n"
-                f"{self.log_end()}"
-            ) from None
+        self._stop(signal.SIGTERM)
 
     def restart(self) -> None:
         """Stops the server and starts it again over the same data."""
         self.stop()
         self.start()
-
-    def remove(self) -> None:
-        """Ends the server and removes its folder."""
-        atexit.unregister(self.remove)
-        try:
-            # SIGKILL, because its files are not needed any more.
-            self._end(signal.SIGKILL)
-        finally:
-            shutil.rmtree(self.folder, ignore_errors=True)
 
     # ---- asking ----
 
@@ -194,11 +133,15 @@ class Instance:
         """Bytes of all tables and indexes."""
         return sum(path.stat().st_size for path in (self.data / DATABASE).rglob("*") if path.is_file())
 
-    def log_end(self) -> str:
-        """The last lines of the server's log."""
-        return last_lines(self.log.read_text(errors="replace")) if self.log.exists() else "(empty)"
-
     # ---- steps ----
+
+    def _start(self) -> None:
+        logged = self.log.stat().st_size if self.log.exists() else 0
+        # The server ends with this process, also if the process is killed.
+        ending = ["setpriv", "--pdeathsig", "KILL"]
+        self._serve(
+            [*ending, *self._command(), f"--init-file={self._first}"], lambda: _READY in self.log_text()[logged:]
+        )
 
     def _fill(self) -> None:
         """Makes the tables that describe users and settings, as the product's own script does."""
@@ -227,14 +170,6 @@ class Instance:
             "--skip-networking",
             *(f"--{name.replace('_', '-')}={value}" for name, value in self._settings.items()),
         ]
-
-    def _end(self, by: signal.Signals) -> None:
-        if self._process is None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(by)
-        self._process.wait(_SECONDS_MAX)
-        self._process = None
 
 
 def connected(options: Mapping[str, Any], limit_s: float) -> Any:

@@ -49,8 +49,8 @@ def bin_folder(recipe: Recipe, folder: Path) -> Path:
 def _start_by_loader(program: Path, moved: Path, loader: Path) -> None:
     """Moves a program, and puts a script in its place that starts it with its own C library.
 
-    A server finds its files by the name that it was started by, and programs find each other in the
-    same way. This name stays that of the script.
+    A server finds its files by the name under which it was started, and programs find each other in
+    the same way. That name is the script's.
     """
     program.rename(moved)
     program.write_text(f'#!/bin/sh\nexec "{loader}" --library-path "{loader.parent}" --argv0 "$0" "{moved}" "$@"\n')

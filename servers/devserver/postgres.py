@@ -13,7 +13,7 @@ from typing import Any
 
 from devserver import DevServerError
 from devserver.cluster import USER, Cluster
-from devserver.processes import run, serve, server_owner
+from devserver.processes import run, server_owner
 from devserver.releases import release, unpacked
 from devserver.servers import Server
 from devserver.waits import GRACE_S, QUESTION_S, STATEMENT_S, ended_after
@@ -56,6 +56,7 @@ class Instance(Cluster):
     """A private server with new data. It ends with this process, also if the process is killed."""
 
     product = PRODUCT
+    _begin = ("setpriv", "--pdeathsig", "QUIT")
 
     def __init__(self, server: Server, settings: Mapping[str, str], place: Path | None = None) -> None:
         super().__init__(server, dict(settings), place)
@@ -64,11 +65,6 @@ class Instance(Cluster):
     def limit(self, seconds: float) -> None:
         """Sets the longest time of a statement of `execute`."""
         self._limit_s = seconds
-
-    def _launch(self) -> None:
-        program, port = self.server.bin / "postgres", str(self.port)
-        command: list[str | Path] = [program, "-D", self.data, "-p", port, "-k", self.folder]
-        self._process = serve(["setpriv", "--pdeathsig", "QUIT", *command], self.folder, self.log)
 
     def _ready(self) -> bool:
         # Before 10 only the server's log has it.

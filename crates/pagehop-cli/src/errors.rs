@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use pagehop_engine::Error as EngineError;
+use pagehop_engine::{Error as EngineError, Refusal};
 
 /// Why the command ends early.
 #[derive(Debug)]
@@ -33,6 +33,29 @@ impl Error {
             text = format!("{name}: {text}");
         }
         Self::classify(error, text)
+    }
+
+    /// An error of the search for a query of the file `queries` in the index at `index`. If the
+    /// query is refused, the error names the query.
+    pub(crate) fn about_query(index: &Path, (queries, number): (&Path, u64), error: EngineError) -> Self {
+        match error {
+            EngineError::Argument { .. } => {
+                error.about(format_args!("query {number} of {}", queries.display())).into()
+            }
+            other => Self::about(index, &other),
+        }
+    }
+
+    /// An error of the change of the index at `index` by the rows of the file `rows` from number
+    /// `first` on. If one of them is refused, the error names it as the file counts it.
+    pub(crate) fn about_rows(index: &Path, (rows, first): (&Path, u64), error: EngineError) -> Self {
+        match error {
+            EngineError::Argument { what: Refusal { row: Some(row), id, reason } } => {
+                let what = Refusal { row: Some(first + row), id, reason };
+                EngineError::Argument { what }.about(rows.display()).into()
+            }
+            other => Self::about(index, &other),
+        }
     }
 
     /// This error, followed by what the user can do.
@@ -114,6 +137,25 @@ mod tests {
         let io = EngineError::io("cannot open items.pagehop", io::ErrorKind::NotFound.into());
         let Error::Failure(text) = Error::about(path, &io) else { panic!() };
         assert_eq!(text, "cannot open items.pagehop: entity not found");
+    }
+
+    #[test]
+    fn an_error_names_the_query_or_the_row_of_the_file() {
+        let (index, file) = (Path::new("items.pagehop"), Path::new("more.fbin"));
+        let refused = |row, id| EngineError::Argument { what: Refusal { row, id, reason: "it has a NaN".into() } };
+        let busy = || EngineError::busy("another writes");
+        let text = |error: Error| match error {
+            Error::Use(text) => text,
+            other => panic!("{other:?}"),
+        };
+        let about = |error| text(Error::about_query(index, (file, 12), error));
+        assert_eq!(about(refused(None, None)), "query 12 of more.fbin: it has a NaN");
+        assert_eq!(about(busy()), "items.pagehop: another writes");
+        let about = |error| text(Error::about_rows(index, (file, 2000), error));
+        assert_eq!(about(refused(Some(41), Some(7))), "more.fbin: row 2041 (id 7): it has a NaN");
+        assert_eq!(about(refused(Some(0), None)), "more.fbin: row 2000: it has a NaN");
+        assert_eq!(about(refused(None, None)), "items.pagehop: it has a NaN");
+        assert_eq!(about(busy()), "items.pagehop: another writes");
     }
 
     #[test]

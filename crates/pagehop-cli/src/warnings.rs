@@ -32,8 +32,8 @@ pub(crate) fn warn_of_reach(path: &Path, k: usize, recall: f32, reach: Reach) {
              which is {best:.4}; searches use the settings of its longest search. --recall 1 is exact"
         )),
         Reach::Uncalibrated => say(format_args!(
-            "warning: {path} was never calibrated, so it is not known what --recall {recall} takes; `pagehop calibrate \
-             {path}` measures it"
+            "warning: {path} was never calibrated, so the settings for --recall {recall} are not known; `pagehop \
+             calibrate {path}` measures them"
         )),
     }
 }
@@ -43,7 +43,7 @@ pub(crate) fn warn_of_changes(path: &Path, outdated: Option<Measured>) {
     if let Some(known) = outdated {
         let path = path.display();
         let (what, risk) = if known.longer_rows {
-            ("longer rows than all before were added".to_owned(), "take longer than they need")
+            ("rows longer than all earlier ones were added".to_owned(), "take longer than they need")
         } else {
             (format!("{} rows were added or deleted", grouped(known.changes)), "find less than their --recall")
         };

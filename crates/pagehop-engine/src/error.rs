@@ -1,5 +1,6 @@
 //! Errors, grouped by what the caller can do. Each face maps these kinds once.
 
+use std::fmt;
 use std::io;
 
 use crate::ids::PageId;
@@ -38,8 +39,8 @@ pub enum Error {
     },
     /// An argument is outside what the operation accepts. The same call fails again.
     Argument {
-        /// The argument, its value and the accepted range.
-        what: String,
+        /// The argument, its value and the accepted range; or a row, and what it has.
+        what: Refusal,
     },
     /// A build needs more memory than it may use, or the system does not give a search or a check
     /// what it needs.
@@ -71,6 +72,28 @@ pub enum Error {
     Interrupted,
 }
 
+/// What is wrong with an argument. If the argument is rows, and one of them is wrong, it has the
+/// place of that row, so that a caller who gave a part of its rows can count from the first of all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The position of the row among those that were given; `None` if this is not about one row.
+    pub row: Option<u64>,
+    /// The number of that row's id, if ids are numbers.
+    pub id: Option<u64>,
+    /// What is wrong, without the row.
+    pub reason: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.row, self.id) {
+            (Some(row), Some(id)) => write!(f, "row {row} (id {id}): {}", self.reason),
+            (Some(row), None) => write!(f, "row {row}: {}", self.reason),
+            (None, _) => f.write_str(&self.reason),
+        }
+    }
+}
+
 impl Error {
     /// [`Error::Corrupt`] for `page`.
     pub fn corrupt(page: PageId, what: impl Into<String>) -> Self {
@@ -79,7 +102,25 @@ impl Error {
 
     /// [`Error::Argument`].
     pub fn argument(what: impl Into<String>) -> Self {
-        Self::Argument { what: what.into() }
+        Self::Argument { what: Refusal { row: None, id: None, reason: what.into() } }
+    }
+
+    /// The same error. The text of an [`Error::Argument`] then begins with `place`, such as
+    /// `query 7`.
+    #[must_use]
+    pub fn about(self, place: impl fmt::Display) -> Self {
+        match self {
+            Self::Argument { what } => Self::argument(format!("{place}: {what}")),
+            other => other,
+        }
+    }
+
+    /// The same error. An [`Error::Argument`] is then about the row at `position`.
+    pub(crate) fn of_row(self, position: usize, id: Option<u64>) -> Self {
+        match self {
+            Self::Argument { what } => Self::Argument { what: Refusal { row: Some(position as u64), id, ..what } },
+            other => other,
+        }
     }
 
     /// [`Error::Busy`].
@@ -105,16 +146,16 @@ impl Error {
     }
 }
 
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Corrupt { page, what } => write!(f, "page {} is corrupt: {what}", page.0),
             Self::Io { what, source } | Self::Full { what, source: Some(source) } => write!(f, "{what}: {source}"),
             Self::Dimension { expected, got } => {
                 write!(f, "the index has {expected} dimensions, the vector has {got}")
             }
+            Self::Argument { what } => what.fmt(f),
             Self::Format { what }
-            | Self::Argument { what }
             | Self::Memory { what, .. }
             | Self::Busy { what }
             | Self::Full { what, source: None }
@@ -144,5 +185,25 @@ mod tests {
         assert_eq!(full.to_string(), "write of page 7: no storage space");
         let refused = Error::io("cannot open x", io::ErrorKind::PermissionDenied.into());
         assert!(matches!(refused, Error::Io { .. }), "{refused:?}");
+    }
+
+    #[test]
+    fn a_refused_row_has_its_place_and_an_argument_names_what_it_is_about() {
+        let refused = || Error::argument("component 3 is NaN");
+        for (id, text) in [(Some(7), "row 41 (id 7): component 3 is NaN"), (None, "row 41: component 3 is NaN")] {
+            let error = refused().of_row(41, id);
+            assert!(
+                matches!(&error, Error::Argument { what } if (what.row, what.id) == (Some(41), id)),
+                "{error:?}"
+            );
+            assert_eq!(error.to_string(), text);
+            let error = error.about("items.npy");
+            assert!(matches!(&error, Error::Argument { what } if what.row.is_none()), "{error:?}");
+            assert_eq!(error.to_string(), format!("items.npy: {text}"));
+        }
+        for other in [|| Error::busy("it is read"), || Error::Interrupted] {
+            assert_eq!(other().of_row(41, None).to_string(), other().to_string());
+            assert_eq!(other().about("query 7").to_string(), other().to_string());
+        }
     }
 }

@@ -44,13 +44,13 @@ mod vectors;
 
 pub use calibration::{CALIBRATED_ROWS_MIN, CalibratedK, Calibration, RECALL_DEFAULT, RECALLS, Setting};
 pub use columns::{COLUMN_NAME_MAX, COLUMNS_MAX, Column, ColumnKind, ColumnRows, TAG_BYTES_MAX, TAGS_MAX, Value};
-pub use error::Error;
+pub use error::{Error, Refusal};
 pub use filter::{Comparison, FILTER_DEPTH_MAX, Filter};
 pub use index::{
     Batch, CALIBRATION_QUERIES_MAX, CALIBRATION_QUERIES_MIN, Change, Cursor, FilterPlan, Found, HostRows, InEdges,
-    Index, Payloads, PendingPlace, Prepared, Searcher, TRAINED_ENOUGH, TrainingHost, build, build_memory_bytes,
-    build_memory_bytes_min, calibrate_within, calibration_memory_bytes, calibration_memory_bytes_min, check_row,
-    create,
+    Index, Payloads, PendingPlace, Prepared, ReadParts, RowParts, Searcher, TRAINED_ENOUGH, TrainingHost, build,
+    build_memory_bytes, build_memory_bytes_min, calibrate_within, calibration_memory_bytes,
+    calibration_memory_bytes_min, check_row, create,
 };
 pub use metric::Metric;
 pub use options::{

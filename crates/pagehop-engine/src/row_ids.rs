@@ -104,12 +104,9 @@ pub(crate) fn check_kind(index: IdKind, given: IdKind) -> Result<(), Error> {
     }))
 }
 
-/// A row in an error: its position and, if the user knows it, its number.
-pub(crate) fn named(id_kind: IdKind, position: usize, number: u64) -> String {
-    match id_kind {
-        IdKind::Text => format!("row {position}"),
-        _ => format!("row {position} (id {number})"),
-    }
+/// The id of a row in an error: its number, if the user knows it.
+pub(crate) fn known_number(id_kind: IdKind, number: u64) -> Option<u64> {
+    (id_kind != IdKind::Text).then_some(number)
 }
 
 /// Refuses a number that is not a row id under [`IdKind::HostOwned`].

@@ -37,9 +37,8 @@ pub(crate) fn check(position: usize, text: &str) -> Result<(), Error> {
     if (1..=TEXT_ID_BYTES_MAX).contains(&bytes) {
         return Ok(());
     }
-    Err(Error::argument(format!(
-        "row {position}: its id has {bytes} bytes of UTF-8, 1 to {TEXT_ID_BYTES_MAX} are allowed"
-    )))
+    let what = format!("its id has {bytes} bytes of UTF-8, 1 to {TEXT_ID_BYTES_MAX} are allowed");
+    Err(Error::argument(what).of_row(position, None))
 }
 
 /// The outcome for a text.
@@ -95,9 +94,8 @@ impl<'t> NewNumbers<'t> {
             }
         }
         let Some(number) = free else {
-            return Err(Error::argument(format!(
-                "row {position}: {NUMBERS} other ids have the hash of its id {text:?}: choose another id"
-            )));
+            let what = format!("{NUMBERS} other ids have the hash of its id {text:?}: choose another id");
+            return Err(Error::argument(what).of_row(position, None));
         };
         self.taken.insert(number, text);
         Ok(Numbered::New(number))

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 pub enum Isa {
     /// Plain Rust, for the instruction set that the crate was compiled for.
     Portable,
-    /// NEON with the CRC instructions: ARM CPUs of 64 bits since ARMv8.1. Where the compiler makes
-    /// an equally good kernel from plain Rust, it is that of [`Isa::Portable`].
+    /// NEON with the CRC instructions: ARM CPUs of 64 bits since ARMv8.1. If the compiler makes an
+    /// equally good kernel from plain Rust, the kernel of [`Isa::Portable`] is used.
     Neon,
     /// AVX2 with FMA, F16C, POPCNT and SSE4.2: x86-64-v3, any x86 server since 2013.
     Avx2,
@@ -250,7 +250,7 @@ macro_rules! on_tier {
 }
 pub(crate) use on_tier;
 
-/// The kernel of [`Isa::Neon`]: its own, or that in plain Rust.
+/// The kernel of [`Isa::Neon`]: its own, or the one in plain Rust.
 #[cfg(target_arch = "aarch64")]
 macro_rules! on_neon {
     (portable, $token:ident, $kernel:ident($($arg:expr),*)) => { portable::$kernel($($arg),*) };

@@ -3,9 +3,9 @@
 //!
 //! Each folder holds one family of operations. Its `mod.rs` has the safe public functions.
 //! `portable.rs` is plain Rust that runs on every CPU and defines the correct answer. `avx2.rs` and
-//! `avx512.rs` compute the same answer with 256-bit and 512-bit registers. So does `avx512bw.rs`
-//! where CPUs with the first AVX-512 gain by it, and `neon.rs` on ARM. [`dispatch`](Kernels)
-//! chooses one when the first kernel is called.
+//! `avx512.rs` compute the same answer with 256-bit and 512-bit registers. `neon.rs` is the same
+//! for ARM, and `avx512bw.rs` for CPUs with the first AVX-512, if they gain by it.
+//! [`dispatch`](Kernels) chooses one when the first kernel is called.
 //!
 //! Integer kernels return the same bits on every instruction set. A floating-point sum depends on
 //! the order of its additions, so two instruction sets agree within `n * EPSILON` times the sum of

@@ -1,5 +1,5 @@
 //! Counts of simulated lives and of killed processes, as `docs/durability.md` prints them. The
-//! command that counted them writes them into the document. They are never typed by hand.
+//! command that counted them writes them into the document. Do not edit them by hand.
 
 use std::path::Path;
 use std::{fs, io};

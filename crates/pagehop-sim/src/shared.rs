@@ -60,7 +60,7 @@ impl Inner {
         }
     }
 
-    /// Gives the turn to a thread that can go on.
+    /// Gives the turn to a thread that can continue.
     fn pass_on(&mut self) {
         let ready: Vec<usize> = (0..self.threads.len()).filter(|thread| self.may_go_on(*thread)).collect();
         if ready.is_empty() {
@@ -190,8 +190,8 @@ impl Drop for Ends<'_, '_> {
         if !std::thread::panicking() {
             inner.pass_on();
         } else if let Some(next) = (0..inner.threads.len()).find(|next| inner.threads[*next] != Waits::Ended) {
-            // The thread goes on without what it waits for: the test has failed, and only has to
-            // end.
+            // The thread continues without the lock or turn that it waits for: the test has failed,
+            // and only has to end.
             inner.turn = next;
         }
         drop(inner);

@@ -148,7 +148,9 @@ fn acceptable(error: &Error) -> Result<bool, String> {
     match error {
         Error::Corrupt { .. } | Error::Format { .. } => Ok(false),
         // Because of the damage, a column has another name or kind, or a record another text.
-        Error::Argument { what } if ["column", "kind", "\"id "].iter().any(|word| what.contains(word)) => Ok(false),
+        Error::Argument { what } if ["column", "kind", "\"id "].iter().any(|word| what.reason.contains(word)) => {
+            Ok(false)
+        }
         error => Err(format!("unexpected error: {error:?}")),
     }
 }

@@ -43,8 +43,8 @@ pub fn check(index: &Index<IndexFile>, progress: OnProgress<'_>) -> Result<Check
     checked
 }
 
-/// Refuses a check that needs more memory than is free, if that is known. Linux gives memory that
-/// it does not have, and ends the process when it is used.
+/// Refuses a check that needs more memory than is free, if that is known. Linux grants more memory
+/// than it has, and ends the process when the memory is used.
 fn expect_memory(needed_bytes: u64, free: Option<u64>, path: &Path) -> Result<(), Error> {
     let Some(free) = free.filter(|free| *free < needed_bytes) else { return Ok(()) };
     let (path, needed) = (path.display(), needed_bytes.div_ceil(1 << 20));

@@ -1,4 +1,4 @@
-//! How a commit gets into the log, and how it is shown to all readers.
+//! Writes a commit to the log, and shows it to all readers.
 //!
 //! The order of a commit: the log exists and page 0 of the index names it, durably; the block is
 //! written and synced; the shared table and this process's cache get the new versions.
@@ -114,7 +114,8 @@ pub(crate) fn append<'b>(
 fn header_or_new(turn: &mut Turn<'_>) -> Result<Header, Error> {
     let versions = &turn.read.versions;
     if turn.state.header.is_some() && versions.log.is_removed() {
-        // Bytes written to it would be lost with this process. Its commits still go into the index.
+        // Bytes that are written to it would be lost when this process ends. Its commits are still
+        // written into the index.
         checkpoint(turn)?;
     }
     let header = match &turn.state.header {

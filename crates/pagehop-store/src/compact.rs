@@ -1,8 +1,8 @@
 //! Compaction: an index written again into a new file, which has only live rows.
 //!
 //! The new file is built from the rows, beside the old one, and gets its name when it is complete
-//! and on disk. To take the place of the old one, it must be the only use of it: processes that had
-//! the old file open would go on with it, and never see a later change.
+//! and on disk. The new file can replace the old one only if no other process has the old file
+//! open: such a process would continue with the old file, and never see a later change.
 
 use std::path::Path;
 
@@ -45,15 +45,15 @@ pub struct CompactReport {
 /// dead rows and free space, calibrated as the index is. Other processes may read and write the
 /// index at the same time; later commits are not in the new index.
 ///
-/// Costs as much as a build of its rows ([`Index::rebuild`]): processor time in the first place,
-/// and the space of the new file. An index that keeps no vectors is built from its codes: vectors
-/// are then off by the error of two codes instead of one.
+/// Costs as much as a build of its rows ([`Index::rebuild`]): mostly processor time, and the space
+/// of the new file. An index that keeps no vectors is built from its codes: vectors are then off by
+/// the error of two codes instead of one.
 ///
 /// # Errors
 ///
 /// Those of [`NewIndexFile::create`] and [`Index::rebuild`]; [`Error::Argument`] if `target`
-/// belongs to the index itself; [`Error::Full`] and [`Error::Io`] if the system refuses. What was
-/// at `target` is untouched then.
+/// belongs to the index itself; [`Error::Full`] and [`Error::Io`] if the system refuses. `target`
+/// is then unchanged.
 pub fn compact_into(
     index: &Index<IndexFile>,
     target: &Path,
@@ -79,7 +79,7 @@ pub fn compact_into(
 pub fn compact(path: &Path, options: &CompactOptions, progress: OnProgress<'_>) -> Result<CompactReport, Error> {
     let index = open(path, &OpenOptions { write: true, ..OpenOptions::default() })?;
     let shared = &index.pages().read.versions.shared;
-    // This is also tested before the work.
+    // This is also tested before the build.
     attach::replace_alone(shared, index.pages().path())?.cancel();
     // After this checkpoint the old file needs no work when it is closed.
     index.pages().checkpoint()?;

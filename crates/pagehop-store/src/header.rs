@@ -91,7 +91,7 @@ pub(crate) fn new_identity() -> Identity {
 }
 
 fn random_bytes() -> [u8; 8] {
-    // The keys of hash tables are the only random numbers of the standard library.
+    // The standard library has no random numbers except the keys of hash tables.
     RandomState::new().hash_one(std::time::SystemTime::now()).to_le_bytes()
 }
 

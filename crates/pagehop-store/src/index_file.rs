@@ -44,7 +44,8 @@ pub struct Counters {
     pub bytes: u64,
     /// Pages that had to leave the cache.
     pub evictions: u64,
-    /// Pages among `reads` that the cache had no room for: it is too small for this many readers.
+    /// Pages among `reads` that the cache had no room for: it is too small for the number of
+    /// readers.
     pub uncached_reads: u64,
     /// Transactions that were committed.
     pub commits: u64,
@@ -64,8 +65,8 @@ impl IndexFile {
     ///
     /// [`Error::Io`] if the file cannot be read, or not be written if that is wanted;
     /// [`Error::Format`] if it is not an index, or of another version; [`Error::Corrupt`] if it is
-    /// truncated or page 0 is damaged; [`Error::Busy`] if another process is writing it and this
-    /// one wants to.
+    /// truncated or page 0 is damaged; [`Error::Busy`] if this process opens it for writing and
+    /// another process is writing it.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, Error> {
         open_file(path, options).map(Self::of)
     }
@@ -213,12 +214,13 @@ impl Pages for IndexFile {
 impl Drop for IndexFile {
     fn drop(&mut self) {
         if self.read.versions.news == News::Own && self.read.versions.log.is_removed() {
-            // The log ends with this process, so its commits go into the index, if possible.
+            // The log exists only as long as this process, so its commits are written into the
+            // index, if possible.
             let _ = self.checkpoint();
         }
         let Versions { base, log, identity, news, shared } = &mut self.read.versions;
         attach::detach(shared, || {
-            // A log that page 0 names stays. So does the log of another index.
+            // The log stays if page 0 names it, or if it belongs to another index.
             let is_ours = matches!(log.read_header(), Ok(Some(header)) if header.identity == *identity);
             let is_done = matches!(Found::in_file(base), Ok(found) if found.position.is_some() && found.tag == 0);
             if is_ours && is_done && *news != News::None {

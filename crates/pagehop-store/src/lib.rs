@@ -1,8 +1,8 @@
 //! Pages in a file: the room that knows the operating system.
 //!
-//! [`open`] and [`build`] are the way in. Behind them, [`IndexFile`] implements the engine's page
-//! contract over one file, and [`NewIndexFile`] writes a new one that appears whole or not at all.
-//! `X` is an index file; `X-log` and `X-shared` lie beside it while it is open.
+//! Callers start with [`open`] and [`build`]. Behind them, [`IndexFile`] implements the engine's
+//! page contract over one file, and [`NewIndexFile`] writes a new one that appears whole or not at
+//! all. `X` is an index file; `X-log` and `X-shared` lie beside it while it is open.
 //!
 //! From the top down. A room, which is a file or a folder, imports only rooms below it in this
 //! list, and a test holds that (`crates/pagehop-engine/tests/house/rooms.rs`).

@@ -43,8 +43,8 @@ struct Opening {
     solitary: bool,
 }
 
-/// Opens the file that `path` leads to now. It is looked up once: from here on the file counts, not
-/// its name.
+/// Opens the file that `path` leads to now. The name is looked up once; from then on, only the file
+/// is used.
 pub(crate) fn open_file(path: &Path, options: &OpenOptions) -> Result<Opened, Error> {
     let refused = |error| Error::io(format!("cannot open {}", path.display()), error);
     loop {
@@ -216,8 +216,8 @@ fn open_writer(
         // next one.
         let (file, end) = (log.existing()?, header.offset(recovered.end.lsn));
         let cut = file.length().and_then(|length| if length > end { file.set_length(end) } else { Ok(()) });
-        // After a failed sync, bytes may be in the system's memory only, and be marked as written:
-        // they are written again. The name may be as new.
+        // After a failed sync, bytes may be in the system's memory only, but be marked as written.
+        // So they are written again. The name of the file may not be durable either.
         cut.and_then(|()| rewrite(&*file, end)).map_err(|error| log.refused("repair", error))?;
         storage.sync_directory().map_err(|error| log.refused("repair", error))?;
     }

@@ -1,6 +1,6 @@
 //! Whole operations on an index file. Each, except `vacuum`, is one transaction: all of it takes
 //! place, or nothing. Further work, such as vacuum or a calibration, follows in transactions of its
-//! own. If that fails or is stopped, the operation has succeeded all the same.
+//! own. The operation has succeeded even if that work fails or is stopped.
 
 use std::path::Path;
 
@@ -44,7 +44,7 @@ pub fn create(path: &Path, dim: usize, options: &CreateOptions, overwrite: bool)
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AddOptions {
     /// The mark that the index then has ([`pagehop_engine::Info`]): an import that stores its
-    /// progress there can go on after a crash.
+    /// progress there can resume after a crash.
     pub mark: Option<[u64; 2]>,
     /// Threads; 0 for as many as the process may use. With 1 the same rows always give the same
     /// pages ([`add_on_threads`](pagehop_engine::Change::add_on_threads)).
@@ -159,8 +159,8 @@ pub fn pop<I: RowId>(index: &Index<IndexFile>, ids: &[I], progress: OnProgress<'
 }
 
 /// Takes deleted and replaced rows that no reader can see any more out of the graph, and frees
-/// their space for the rows to come. One transaction for every few hundred: what was done stays
-/// done if it is stopped.
+/// their space for the rows to come. One transaction for every few hundred: if it is stopped, the
+/// work done so far is kept.
 ///
 /// The index is then calibrated, as at the end of a build, if its calibration is outdated
 /// ([`is_outdated`](pagehop_engine::Measured::is_outdated)) and was not by a user's queries. A

@@ -37,8 +37,8 @@ pub struct OpenOptions {
 }
 
 impl Default for OpenOptions {
-    /// A quarter of free memory, by the best ways to read that there are, for reading; a log and
-    /// transactions of 1 GiB; vacuum when the dead rows are a fifth of the rows plus 256.
+    /// For reading, with a quarter of free memory and the best available ways to read; a log and
+    /// transactions of up to 1 GiB; vacuum when the dead rows are a fifth of the rows plus 256.
     fn default() -> Self {
         Self {
             cache_bytes: CACHE_AUTO,

@@ -133,8 +133,9 @@ impl ReadSide {
         }
     }
 
-    /// Does [`ReadSide::take_in`] for other readers, which may be busy or gone. If `wanted` only
-    /// waits in a ring to be submitted, it is taken out: the caller may read it now.
+    /// Does [`ReadSide::take_in`] for other readers, which may be busy or no longer exist. If the
+    /// read of `wanted` is queued in a ring and not submitted, it is removed from the queue, so
+    /// that the caller may read the page itself.
     pub(crate) fn take_in_others(&self, wanted: Option<u32>) -> Option<Frame> {
         let reading = self.pool.slots().filter(|slot| slot.is_reading());
         for slot in reading {

@@ -35,8 +35,8 @@ use pagehop_kernels::prefetch;
 /// How long to wait for a page that another reader has in flight.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// Searches that take turns with one reader. With 16 of them and two pages each, reads come as fast
-/// as a disk with a queue of 16 gives them.
+/// Searches that take turns with one reader. With 16 of them and two pages each, reads reach the
+/// rate of a disk with a queue of 16.
 const SEARCHES_AT_ONCE: usize = 16;
 /// Frames of the cache for each of these searches.
 const FRAMES_PER_SEARCH: usize = 8;
@@ -90,7 +90,7 @@ impl<'p> FileReader<'p> {
         header::log_position(bytes) < self.side.versions.shared.newest(page.0)
     }
 
-    /// Returns `page`, which was not resident, or whose frame is `old`.
+    /// Returns `page`, which was not in the cache, or whose frame is `old`.
     #[cold]
     fn fetch(&self, page: PageId, old: Option<&Page>) -> Result<&Page, Error> {
         if let Some(bytes) = self.spill.get(page) {
@@ -138,8 +138,8 @@ impl<'p> FileReader<'p> {
         }
     }
 
-    /// Reads `page`, which this reader claimed, into `frame`, or makes it of an `old` version.
-    /// `None` if a newer version came in between.
+    /// Reads `page`, which this reader claimed, into `frame`, or brings an `old` version up to date
+    /// there. `None` if a newer version was committed in the meantime.
     fn read(&self, page: PageId, mut frame: Frame, old: Option<&Page>) -> Option<Result<&Page, Error>> {
         self.keep_going();
         let bytes = self.side.pool.frames().bytes_mut(&mut frame);

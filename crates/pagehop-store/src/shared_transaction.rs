@@ -24,7 +24,7 @@ use crate::reader::FileReader;
 const PARTS: usize = 64;
 /// Number of locks of pages. Two pages may have the same lock.
 const LATCHES: usize = 256;
-/// Number of bits that show at once that a page has not been changed.
+/// Number of bits by which a look-up sees at once that a page has not been changed.
 const BITS: usize = 1 << 17;
 
 type Part = RwLock<HashMap<u32, Arc<Body>, BuildHasherDefault<PageHasher>>>;
@@ -82,7 +82,8 @@ impl Overlay {
 
     fn get(&self, page: u32) -> Option<Arc<Body>> {
         let (word, bit) = self.bit(page);
-        // A body that another body led to has its bit set: the lock of its part orders the two.
+        // If a member follows a link from a changed body to another changed body, it sees the bit
+        // of the second, because the lock of the part orders the two writes.
         if word.load(Ordering::Relaxed) & bit == 0 {
             return None;
         }
@@ -128,7 +129,7 @@ pub struct Member<'w> {
 
 impl Drop for Member<'_> {
     fn drop(&mut self) {
-        // A panic in a section: the other members go on, and end.
+        // A member panicked in its section. The other members continue until they end.
         self.end_section();
     }
 }

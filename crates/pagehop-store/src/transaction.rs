@@ -228,7 +228,7 @@ mod tests {
         }
     }
 
-    /// The state after a writer was killed while it made a commit visible: the log has all of the
+    /// The state after a writer was killed while it made a commit visible: the log has the whole
     /// commit, the table of changes has `shown` of its pages, and the locks are free.
     fn die_showing(writer: IndexFile, shown: usize) -> u64 {
         let mut transaction = writer.begin().unwrap();

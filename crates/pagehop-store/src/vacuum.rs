@@ -1,11 +1,11 @@
-//! Vacuum: the space of deleted and replaced rows becomes free for the rows to come.
+//! Vacuum: frees the space of deleted and replaced rows for later rows.
 //!
-//! It also runs by itself: a call that deletes, replaces or updates rows goes on to free the space
-//! of earlier ones, once these are too large a share of the index. The work of such a call is in
+//! It also runs by itself: a call that deletes, replaces or updates rows also frees the space of
+//! earlier dead rows, once these are too large a share of the index. The work of such a call is in
 //! proportion to the rows that it wrote. So a program that deletes half of an index at once does
 //! not wait for minutes: the rest of the work is left to later calls, or to
-//! [`vacuum`](crate::vacuum). Only that looks for edges to dead rows on all pages, and calibrates
-//! the index.
+//! [`vacuum`](crate::vacuum). Only `vacuum` looks for edges to dead rows on all pages, and
+//! calibrates the index.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,11 +15,11 @@ use pagehop_engine::{Error, Index, OnProgress, Progress, VacuumReport};
 use crate::atomic_change::within;
 use crate::index_file::IndexFile;
 
-/// Dead nodes that one transaction of a vacuum removes: few enough that its pages fit in memory,
-/// and that little work is lost if it is stopped.
+/// Dead nodes that one transaction of a vacuum removes: few enough that the changed pages fit in
+/// memory, and that little work is lost if the vacuum is stopped.
 const VACUUM_NODES: u64 = 256;
 
-/// Memory for the edges that lead to dead nodes: those of 128,000.
+/// Memory for the edges that lead to dead nodes: enough for 128,000 dead nodes.
 const IN_EDGES_BYTES: u64 = 64 << 20;
 
 /// Most transactions of vacuum in one call: two or three seconds.

@@ -65,7 +65,7 @@ pub(crate) struct LogState {
     pub(crate) base_position: u64,
     /// Whether commits in the log count according to page 0 in the index file.
     pub(crate) naming: Naming,
-    /// The reason why nothing can be committed any more.
+    /// The reason why no commit is possible until the index is opened again.
     pub(crate) broken: Option<String>,
 }
 
@@ -124,7 +124,7 @@ impl Writer {
     }
 
     fn state(&self) -> MutexGuard<'_, LogState> {
-        // A panic in the middle of a commit is in `broken`.
+        // A panic in the middle of a commit was recorded in `broken`.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -216,7 +216,7 @@ fn an_index_that_gets_no_name_leaves_what_was_finished() {
         }
         ControlFlow::Continue(())
     });
-    assert!(matches!(&built, Err(Error::Argument { what }) if what.contains("exists already")), "{built:?}");
+    assert!(matches!(&built, Err(Error::Argument { what }) if what.reason.contains("exists already")), "{built:?}");
     assert_eq!(std::fs::read(&path).unwrap(), b"another's");
     assert_eq!(scratch.names(), ["items.pagehop", "items.pagehop-build"]);
     let mut resumed = 0;

@@ -9,10 +9,11 @@
 //! - [`search`], [`Index::search_batch`] for many queries, [`Index::cursor`] for one row after the
 //!   other. [`Effort`] says how hard to search, [`Filter`] which rows may be found.
 //! - [`add`], [`delete`], [`pop`], [`update_columns`], [`vacuum`], [`retrain`]: changes.
-//! - [`ColumnRows::with_payloads`], [`Index::payloads`], [`Index::with_payloads`]: bytes that are
-//!   kept with rows.
-//! - [`IdKind::Text`], [`Index::text_ids_of`], [`Index::text_ids`]: ids that are texts. All calls
-//!   that take ids take either kind.
+//! - [`ColumnRows::with_payloads`], [`Index::payloads`]: bytes that are kept with rows.
+//! - [`IdKind::Text`], [`Index::text_ids`]: ids that are texts. All calls that take ids take either
+//!   kind.
+//! - [`Index::search_and_read`], [`Batch::parts`]: text ids and payloads of the rows that searches
+//!   find.
 //! - [`Index::recall`], [`calibrate`], [`check`], [`Index::info`]: what searches find, and whether
 //!   the file is sound.
 //! - [`engine`] and [`store`]: all of both crates, for a host that brings pages of its own.
@@ -27,9 +28,9 @@ pub use pagehop_store as store;
 pub use pagehop_engine::{
     AddReport, Audit, Batch, BuildOptions, BuildReport, Calibration, CheckReport, Column, ColumnKind, ColumnRows,
     Comparison, CreateOptions, Cursor, DeleteReport, EachChunk, Effort, Error, Filter, FilterPlan, Found, Hit,
-    IdKind, Index, Info, Metric, OnProgress, PAYLOAD_BYTES_MAX, Payloads, Progress, Reach, RecallReport, RowId,
-    SearchOptions, SearchPlan, SearchResult, Searcher, Stats, TEXT_ID_BYTES_MAX, VacuumReport, Value, VectorSource,
-    Vectors,
+    IdKind, Index, Info, Metric, OnProgress, PAYLOAD_BYTES_MAX, Payloads, Progress, Reach, ReadParts, RecallReport,
+    Refusal, RowId, RowParts, SearchOptions, SearchPlan, SearchResult, Searcher, Stats, TEXT_ID_BYTES_MAX,
+    VacuumReport, Value, VectorSource, Vectors,
 };
 pub use pagehop_store::{
     AddOptions, BackupReport, CACHE_AUTO, CompactOptions, CompactReport, Durability, IndexFile, Io, OpenOptions,

@@ -16,20 +16,19 @@ from pagehop_lab.analysis.targets import best_at
 TOLERANCE = 0.1
 """Figures agree if they differ by less than this share."""
 
-Verdict = Literal["agree", "differ", "cannot tell", "only one reaches it", "neither reaches it", "only one has it"]
+Verdict = Literal["agree", "differ", "inconclusive", "only one reaches it", "neither reaches it", "only one has it"]
 DISAGREE: tuple[Verdict, ...] = ("differ", "only one reaches it", "only one has it")
 """Verdicts that two runs of one plan should not have."""
 
 
 def verdict(first: float, second: float, ratio: Interval) -> Verdict:
-    """What two figures and the interval of their ratio say.
-
-    Figures that differ by more than the tolerance, with an interval that holds 1, tell nothing.
+    """The verdict on two figures by the interval of their ratio. If they differ by more than the
+    tolerance and the interval contains 1, it is inconclusive.
     """
     low, high = sorted([first, second])
     if high <= low * (1 + TOLERANCE):
         return "agree"
-    return "differ" if ratio.is_apart else "cannot tell"
+    return "differ" if ratio.is_apart else "inconclusive"
 
 
 @dataclass(frozen=True)

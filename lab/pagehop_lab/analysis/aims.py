@@ -4,7 +4,7 @@ A figure at a recall is interpolated between two measured settings, on a logarit
 least effort of the plan is already beyond the recall, its own figure is used, and says so. A ratio
 is taken repeat by repeat, if both sides were measured in turns. Its 95% confidence interval is that
 of Student's t over the logarithms of the repeats, or of Welch's t without turns. If a limit lies
-within the interval, the verdict is neither reached nor missed: the run cannot tell.
+within the interval, the verdict is neither reached nor missed: it is inconclusive.
 """
 
 from __future__ import annotations
@@ -100,7 +100,9 @@ class Series:
     told: str
     file: str = ""
     is_least: bool = False
-    """Whether the recall is below what the plan's least effort finds, whose figure this is."""
+    """Whether the recall is below the recall of the plan's least effort. The figure is then that of
+    the least effort.
+    """
 
     @property
     def middle(self) -> float:
@@ -120,8 +122,8 @@ def verdict_on(found: Interval, least: float | None, wanted: float | None, more:
     if floor == "missed":
         return "MISSED"
     if floor == "reached":
-        return "floor reached" + ("" if goal != "cannot be told" else ", aim cannot be told")
-    return {"cannot be told": "floor cannot be told", "none": "no limit" if goal == "none" else f"aim {goal}"}[floor]
+        return "floor reached" + ("" if goal != "inconclusive" else ", aim inconclusive")
+    return {"inconclusive": "floor inconclusive", "none": "no limit" if goal == "none" else f"aim {goal}"}[floor]
 
 
 def _side(found: Interval, limit: float | None, more: bool) -> str:
@@ -133,7 +135,7 @@ def _side(found: Interval, limit: float | None, more: bool) -> str:
     edge = abs(limit) * SAME
     if low >= limit - edge:
         return "reached"
-    return "missed" if high < limit - edge else "cannot be told"
+    return "missed" if high < limit - edge else "inconclusive"
 
 
 def ratio(one: Series, other: Series, *, is_counted: bool, is_of_one_set: bool = True) -> Interval:

@@ -1,7 +1,8 @@
 """Searches with a requested recall: whether they find it, and what they cost.
 
 The cost is compared with the cheapest setting that finds what was asked for. A search that missed
-it is compared with the cheapest one that finds what it found: to find less is not a merit.
+it is compared with the cheapest setting of at least its own recall, so that a lower recall does not
+count as an advantage.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Asked:
         if -BELOW - SAME <= self.found - self.recall <= ABOVE + SAME:
             return "floor reached"
         apart = self.high < self.recall - BELOW or self.low > self.recall + ABOVE
-        return "MISSED" if apart else "floor cannot be told"
+        return "MISSED" if apart else "floor inconclusive"
 
     @property
     def compared(self) -> tuple[float, str] | None:
@@ -53,7 +54,7 @@ class Asked:
 
     @property
     def dearer(self) -> float | None:
-        """Ratio of the hops to those of the cheapest setting."""
+        """Ratio of the hops to the hops of the cheapest setting."""
         return None if self.compared is None else self.hops / self.compared[0]
 
 

@@ -36,7 +36,7 @@ class Coverage:
     lost: Mapping[str, Mapping[str, tuple[OptionValue, ...]]]
     """For each engine, the values of each option that no present or failed cell has."""
     told: Mapping[str, str] = field(default_factory=dict)
-    """The failures for people: those of one reason in one line."""
+    """The failures as lines of text; failures with the same reason share a line."""
 
     @property
     def complete(self) -> bool:

@@ -1,8 +1,9 @@
 """Recall against effort, and figures at a wanted recall.
 
 Engines are compared at equal recall. For each wanted recall the two neighboring efforts around it
-are searched for and measured, and the figure is interpolated between them; beyond what was measured
-nothing is said. Where the least effort of the plan is better than wanted, its own figure stands.
+are searched for and measured, and the figure is interpolated between them. There is no
+extrapolation. If the least effort of the plan exceeds the wanted recall, the figure is that of the
+least effort.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Where a figure or a ratio of two lies, and what may be said of it: Student's t over logarithms,
-95% confidence.
+"""Confidence intervals of figures and ratios, and the conclusions from them: Student's t over
+logarithms, 95% confidence.
 
 Two things are compared by their ratio in each repeat, since what changes from repeat to repeat
-changes for both. What has no repeats in common is compared by Welch's t. The figure in the middle
+changes for both. Things without common repeats are compared by Welch's t. The figure in the middle
 is a geometric mean, so it is not the ratio of the medians that tables show. A ratio whose interval
-leaves out 1 is higher or lower; one within 5% of 1 is the same; of anything else nothing can be
-told. One repeat tells nothing of its spread.
+leaves out 1 is higher or lower; one within 5% of 1 is the same; any other is inconclusive. The
+spread of one repeat is not known.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _T_LIMIT = 2.1
 SAME = 1.05
 """A ratio counts as 1 if its interval lies within this factor of 1."""
 
-Said = Literal["higher", "lower", "same", "cannot be told", "one repeat"]
+Said = Literal["higher", "lower", "same", "inconclusive", "one repeat"]
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,7 @@ class Interval:
 
     @staticmethod
     def of(figures: Sequence[float], *, is_counted: bool = False) -> Interval:
-        """The interval of positive figures, which are not none; what is counted without a clock
-        needs no repeat.
-        """
+        """The interval of positive figures, at least one; counts need no repeats."""
         logs = _logs(figures)
         middle = statistics.fmean(logs)
         if len(logs) < 2:
@@ -63,14 +61,14 @@ class Interval:
 
     @property
     def said(self) -> Said:
-        """What may be said of a ratio."""
+        """The conclusion from a ratio."""
         if self.low > 1:
             return "higher"
         if self.high < 1:
             return "lower"
         if self.low >= 1 / SAME and self.high <= SAME:
             return "same"
-        return "cannot be told" if self.count > 1 else "one repeat"
+        return "inconclusive" if self.count > 1 else "one repeat"
 
     @property
     def is_apart(self) -> bool:
@@ -95,7 +93,9 @@ def compared(one: Mapping[Any, float], other: Mapping[Any, float]) -> Interval:
 
 
 def unpaired(figures: Sequence[float], others: Sequence[float]) -> Interval:
-    """The ratio of two figures that have no repeats in common, by Welch's t; neither is none."""
+    """The ratio of two figures that have no repeats in common, by Welch's t. Both have at least one
+    repeat.
+    """
     one, other = _logs(figures), _logs(others)
     middle, count = statistics.fmean(one) - statistics.fmean(other), min(len(one), len(other))
     if count < 2:

@@ -50,7 +50,7 @@ def without_weather(rounds: Sequence[Sequence[Sequence[float]]]) -> list[list[fl
     """Figures of each server in each repeat, from `rounds[server][repeat][round]`, all of one
     length.
 
-    Their mean over all is that of the figures that were measured; only their ratios say anything.
+    Their mean over all is the mean of the measured figures; only their ratios are meaningful.
     """
     logs = np.log(np.asarray(rounds, dtype=np.float64))
     # One of three servers that was disturbed in a round shifts the others by a third of its

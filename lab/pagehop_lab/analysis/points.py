@@ -44,7 +44,7 @@ def told(asked: Options) -> str:
 
 @dataclass(frozen=True)
 class Point:
-    """One measurement. Recall is that of the answers that were timed."""
+    """One measurement. The recall is that of the timed answers."""
 
     dataset: str
     engine: str

@@ -109,9 +109,8 @@ def settings_of(points: Iterable[Point]) -> list[Setting]:
 
 
 def is_least(index: Sequence[Setting], recall: float) -> bool:
-    """Whether a recall is below what the plan's least effort finds on an index.
-
-    Then nothing is known of searches that find just that recall.
+    """Whether a recall is below the recall of the plan's least effort on an index. Then searches
+    with exactly that recall were not measured.
     """
     return all(setting.recall.median > recall + SAME for setting in index)
 

@@ -1,9 +1,9 @@
 """Engines at equal recall: the fastest setting that reaches a target, and the speed exactly at it.
 
-A setting counts with the median of its repeats. "At or above" takes what was measured. "At"
-interpolates between two neighboring settings of one index, along the logarithm of QPS, and never
-extrapolates. If the least effort of the plan already finds more on an index, its own figure is
-used and marked, so "at" is never less than "at or above".
+The figure of a setting is the median of its repeats. "At or above" uses measured settings only.
+"At" interpolates between two neighboring settings of one index, along the logarithm of QPS, and
+never extrapolates. If the least effort of the plan already finds more on an index, its own figure
+is used and marked, so "at" is never less than "at or above".
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ class Between:
     low: Setting
     high: Setting
     is_least: bool = False
-    """Whether the target is below what the plan's least effort finds, whose figure this is."""
+    """Whether the target is below the recall of the plan's least effort. The figure is then that of
+    the least effort.
+    """
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Which measurements make pairs: those of one repeat that were measured in turns.
 
 A run that is stopped and continued, or to which an engine is added later, measures the same repeat
-at several times. A token in each raw file tells these apart. Raw files of older labs have none:
+at several times. A token in each raw file distinguishes these. Raw files of older labs have none:
 there the number of the repeat decides.
 """
 

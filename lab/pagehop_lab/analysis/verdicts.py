@@ -1,4 +1,4 @@
-"""Is a figure what it says? One verdict for each way in which it may not be.
+"""Whether a figure is valid: one verdict for each reason why it may not be.
 
 A raw measurement has counters beside its figures. Verdicts come from the counters. If a counter is
 not certain, the result is a note and not a verdict: a figure is shown as invalid only for a reason

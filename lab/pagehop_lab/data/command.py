@@ -1,4 +1,4 @@
-"""Makes sets by name, and says of each where it is, what it has and what its checksum is."""
+"""Makes sets by name, and prints the place, the content and the checksum of each."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"./dev data: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("./dev data: interrupted; what is done is kept, and the next call goes on", file=sys.stderr)
+        print("./dev data: interrupted; what is done is kept, run the same command to continue", file=sys.stderr)
         return 130
     return 0
 

@@ -105,7 +105,7 @@ class Library(ABC):
         """
         self.opened_s: float | None = None
         """Seconds that opening the index took when it was last made cold. None if it is not opened
-        then, or not told.
+        then, or if the time is not known.
         """
         self.load_s: float | None = None
         """Seconds of the build before the index. None if rows and index are one."""
@@ -140,7 +140,7 @@ class Library(ABC):
         raise EngineError("the lab knows no filter of it")
 
     def counted(self, queries: Float32, options: Options, k: int) -> tuple[Ids, Work] | None:
-        """Answers, and what they took by the index's own counters, summed; None if it has none.
+        """Answers, and the sums of the index's own counters for them; None if it has no counters.
 
         Names are `hops`, `pages` (used) and `pages_missed` (read from storage).
         """

@@ -25,7 +25,7 @@ def pinned() -> Iterator[None]:
 def on_one_core(server: int) -> Iterator[None]:
     """Keeps this thread, its children, and new connections of that server process on one core.
 
-    Then neither has to wake the other.
+    Then neither has to wake another core.
     """
     before = os.sched_getaffinity(server)
     with pinned():

@@ -175,9 +175,8 @@ def _ready(engine: Library, dataset: Dataset, options: Options, ask: Ask) -> tup
 
 
 def _fresh(engine: Library, dataset: Dataset, options: Options, ask: Ask) -> tuple[_Phase, usage.Usage, dict[str, Any]]:
-    """Queries that each begin with empty caches; emptying them is not part of what they take.
-
-    Returns more for the raw measurement: the work of a query, and the milliseconds from opening to
+    """Queries that each begin with empty caches. The time to empty them does not count. Returns
+    further fields of the raw measurement: the work of a query, and the milliseconds from opening to
     its answer.
     """
     kept, used, opened_ms = _Kept(), usage.Usage(0.0, 0, 0), list[float]()

@@ -53,7 +53,7 @@ class MemoryLimit:
         return []
 
     def anonymous_bytes(self) -> int:
-        """Memory that is held now, without the kernel's cache of files; 0 if it is not told."""
+        """Memory that is in use now, without the kernel's cache of files; 0 if it is not known."""
         with contextlib.suppress(OSError):
             found = re.search(_ANONYMOUS[self._version], (self._group / "memory.stat").read_text(), re.MULTILINE)
             return int(found[1]) if found else 0

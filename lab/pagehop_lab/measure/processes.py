@@ -21,7 +21,7 @@ _KERNEL_THREADS, _THEIR_NAME = 2, "kthreadd"
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of processes; a difference is that of two looks at the same processes."""
+    """The cost of processes; differences are between two looks at the same processes."""
 
     cpu_s: float
     switches: int
@@ -133,8 +133,8 @@ def kernel_s(before: Mapping[int, float] | None, after: Mapping[int, float] | No
 def other_cores(busy_s: float, own_s: float, kernel_s: float | None, elapsed_s: float) -> float | None:
     """Cores that were busy with something else, where the disk's work is the kernel's.
 
-    `own_s` is the CPU of server and clients. None if the kernel's is not known: then the disk's
-    work cannot be told from that of others.
+    `own_s` is the CPU of server and clients. None if the CPU of the kernel is not known: then its
+    work for the disk cannot be separated from the work of other processes.
     """
     return None if kernel_s is None else max((busy_s - own_s - kernel_s) / elapsed_s, 0.0)
 

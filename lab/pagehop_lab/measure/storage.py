@@ -1,8 +1,8 @@
 """The work of the disk under a folder in a phase: requests, sizes, waiting and busy time.
 
-The kernel counts for the whole device, so other users of it are counted, too. Single sizes and
-places come from its trace, if there is one. For a folder that is on no disk of its own, nothing is
-known.
+The kernel counts for the whole device, so other users of it are counted, too. The size and place of
+each request come from its trace, if there is one. For a folder that is not on a disk, there are no
+figures.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Every request to a disk, from the kernel's trace, which has sizes and places.
-
-Counters do not have these. Needs root and a kernel with tracefs, which is mounted at its usual
-place if it is not. The trace has a buffer of its own (an instance), so that it does not disturb
-others. Requests of every process that uses the disk count.
+"""Every request to a disk, with size and place, from the kernel's trace. Counters have neither.
+Needs root and a kernel with tracefs, which is mounted at its usual place if it is not. The trace
+has a buffer of its own (an instance), so that it does not disturb others. Requests of every process
+that uses the disk count.
 """
 
 from __future__ import annotations

@@ -147,9 +147,8 @@ class Load:
     The last one counts.
     """
     profile_sessions: tuple[int, ...] = ()
-    """Numbers of sessions with which perf looks where the engine's time goes.
-
-    It looks while the queries are asked once more.
+    """Numbers of sessions for which perf profiles the engine. It does so during one more pass over
+    the queries.
     """
     one_core: bool = True
     """Whether client and engine share one core if one session alone searches."""

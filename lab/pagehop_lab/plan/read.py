@@ -144,24 +144,24 @@ def _say_missing(datasets: Sequence[DatasetSpec], engines: Sequence[EngineSpec])
 
 
 def _say_impossible(suite: str, load: Load, engines: Sequence[EngineSpec]) -> None:
-    """Loads that there cannot be."""
+    """Refuses loads that are not possible."""
     served = [engine.name for engine in engines if engine.served]
     if 1 not in load.batch and served:
         raise PlanError(f"load.batch: {served[0]} is a server, which takes one query at a time; add 1")
     if load.build_memory_mib and served:
         raise PlanError(f"load.build_memory_mib: {served[0]} is a server, and only processes of libraries are limited")
     if "warm" in load.caches and served:
-        raise PlanError(f"load.caches: {served[0]} is a server, and warm caches are those of libraries; say limited")
+        raise PlanError(f"load.caches: {served[0]} is a server, and only libraries have warm caches; write limited")
     if load.build_memory_mib and "limited" in load.caches:
         raise PlanError('load.build_memory_mib: searches have the same limit; leave "limited" out of load.caches')
     if max(load.batch) > 1 and load.rate is not None:
-        raise PlanError("load.batch: a rate is of single queries; leave one of both out")
+        raise PlanError("load.batch: a rate is of single queries; remove one of the two")
     if max(load.matching) > 1:
         raise PlanError(f"load.matching: {max(load.matching):g} is not a share of the rows, the most is 1")
     if load.call_threads != (1,):
         unable = [one.name for one in engines if not CATALOG[one.kind].description.call_threads]
         if unable:
-            raise PlanError(f"load.call_threads: {unable[0]} answers a call by one thread; leave one of both out")
+            raise PlanError(f"load.call_threads: {unable[0]} answers a call by one thread; remove one of the two")
     if load.profile_sessions and suite != "concurrency":
         raise PlanError(f"load.profile_sessions: the suite {suite} has none, concurrency has")
     if suite == "cold":

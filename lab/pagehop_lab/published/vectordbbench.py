@@ -1,9 +1,9 @@
 """VectorDBBench's result files: `result_DATE_LABEL_DB.json`, with a list of cases.
 
 A case has one recall, of the queries that one client asked one after the other, and throughput by
-the number of concurrent clients, of other requests. The best throughput counts, as that benchmark
-shows it, with the number of clients that had it. Cases that failed, and cases that measure how much
-fits, have neither.
+the number of concurrent clients, of other requests. The best throughput counts, as in that
+benchmark, with its number of clients. Cases that failed, and cases that measure capacity, have
+neither recall nor throughput.
 """
 
 from __future__ import annotations

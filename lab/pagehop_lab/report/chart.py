@@ -1,7 +1,7 @@
 """Charts as SVG, written by hand: no script, no font, no library.
 
-QPS is on a logarithmic axis. Recall is shown by what is missing to 1, also logarithmic: from 0.99
-to 0.999 is as far as from 0.9 to 0.99, because it costs as much.
+QPS is on a logarithmic axis. The axis of recall is the miss (1 - recall), also logarithmic: from
+0.99 to 0.999 is as far as from 0.9 to 0.99, because it costs as much.
 """
 
 from __future__ import annotations

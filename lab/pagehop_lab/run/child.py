@@ -43,7 +43,10 @@ _living: set[int] = set()
 
 
 class EngineFailed(Exception):  # noqa: N818
-    """The engine cannot do it, crashed, or took too long; the text says which. The run goes on."""
+    """The engine is unable to do it, crashed, or took too long; the text says which.
+
+    The run continues.
+    """
 
 
 class Child:

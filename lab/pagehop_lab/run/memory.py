@@ -1,7 +1,7 @@
 """Servers of a repeat whose memory is limited once they are loaded: their data do not fit.
 
 Memory that a process held before it is limited is not counted. So a server is started again, with
-nothing of its files in the kernel's cache, and limited before anything is asked of it.
+none of its files in the kernel's cache, and limited before its first query.
 """
 
 from __future__ import annotations

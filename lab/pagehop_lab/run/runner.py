@@ -1,8 +1,8 @@
 """Runs a plan: sets first, then indexes in turns.
 
-What is in the folder already is not measured again. Several indexes are held at once. Within a
-repeat each is measured in turn, and every other repeat goes in reverse order, so that changes over
-time affect all alike. A failure is kept with its reason, and the run goes on.
+Points that the folder has are not measured again. Several indexes are open at once. Within a repeat
+each is measured in turn, and every other repeat goes in reverse order, so that changes over time
+affect all alike. A failure is kept with its reason, and the run continues.
 """
 
 from __future__ import annotations

@@ -266,8 +266,8 @@ class ServersRunner:
     def _settle(self, held: dict[ServerSpec, Instance], left: Mapping[ServerSpec, int]) -> None:
         """Cleans up after the writes.
 
-        A server that cannot counts as ended: its reads would be those of an unclean table. `left`
-        has the number of its measurements that are left in this repeat.
+        A server that fails to do so counts as ended, because its reads would be from a table with
+        dead rows. `left` is the number of its remaining measurements in this repeat.
         """
         for server, instance in list(held.items()):
             try:

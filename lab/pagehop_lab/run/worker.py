@@ -1,7 +1,7 @@
 """The process that holds one engine: `python -m pagehop_lab.run.worker MODULE:CLASS`.
 
-JSON lines in, JSON lines out. If the engine breaks its process, the run goes on. What the engine
-prints goes to the log.
+JSON lines in, JSON lines out. If the engine crashes this process, the run continues. What the
+engine prints goes to the log.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ def build(folders: Sequence[Path], into: Path, say: Callable[[str], None]) -> in
     """Makes the site of all runs in `folders` (runs, or folders of runs) at `into`.
 
     Returns their number. The folder is replaced when the new one is complete. A run that cannot be
-    read is said, and listed with the reason. StoreError if there is no run that can be read, if two
-    runs have one name, or if `into` is not a site.
+    read is reported, and listed with the reason. StoreError if there is no run that can be read, if
+    two runs have one name, or if `into` is not a site.
     """
     found, into = _runs(folders), into.resolve()
     try:

@@ -84,8 +84,8 @@ def _summary(contests: Sequence[Contest]) -> str:
     counts = {said: sum(one.said == said for one in contests) for said in _HEADINGS}
     lead = (
         f"Of {len(contests)} figures beside the best of the others of its kind, library or server, Pagehop loses "
-        f"{counts[summary.LOST]} and wins {counts[summary.WON]}; {counts[summary.SAME]} are the same, and of "
-        f"{counts[summary.UNKNOWN]} nothing can be told. Figures of one run are compared repeat by repeat."
+        f"{counts[summary.LOST]} and wins {counts[summary.WON]}; {counts[summary.SAME]} are the same, and "
+        f"{counts[summary.UNKNOWN]} are inconclusive. Figures of one run are compared repeat by repeat."
     )
     parts = ["<section><h2>Where Pagehop loses</h2>", f"<p>{escape(lead)}</p>" if contests else "<p>Nothing here.</p>"]
     for said, words in _HEADINGS.items():
@@ -97,7 +97,7 @@ def _summary(contests: Sequence[Contest]) -> str:
 
 _HEADINGS = {
     summary.LOST: "Pagehop loses",
-    summary.UNKNOWN: "It cannot be told",
+    summary.UNKNOWN: "Inconclusive",
     summary.SAME: "They are the same",
     summary.WON: "Pagehop wins",
 }

@@ -10,7 +10,7 @@ from pagehop_lab.suites.table import Cell, Table
 
 _SAID = {
     "higher": "the second is higher", "lower": "the second is lower", "same": "the same",
-    "cannot be told": "cannot be told", "one repeat": "cannot be told: one repeat",
+    "inconclusive": "inconclusive", "one repeat": "inconclusive: one repeat",
 }  # fmt: skip
 NOTE = """Repeats of two runs have nothing in common, so the interval is Welch's t over their logarithms, with 95% \
 confidence. Figures within 5% are the same. Machines, versions and loads may differ: they are named above."""

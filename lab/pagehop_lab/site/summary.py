@@ -9,7 +9,7 @@ from pagehop_lab.analysis.intervals import Interval, compared
 from pagehop_lab.site.figures import Figure
 from pagehop_lab.suites.table import Cell, Table
 
-LOST, WON, SAME, UNKNOWN = "loses", "wins", "the same", "cannot be told"
+LOST, WON, SAME, UNKNOWN = "loses", "wins", "the same", "inconclusive"
 LEAST = "by the least effort of its plan, which finds more"
 _SAID = {"higher": WON, "lower": LOST, "same": SAME}
 

@@ -1,10 +1,10 @@
-"""A run's folder. Raw files get their name when everything is in them, and are never written again.
+"""A run's folder. Raw files get their names when they are complete, and are never written again.
 
 A record's identity is everything that decides its figures; its name is a few words and a checksum
 of the identity. A record that failed has the reason and the same identity; measured once more, it
-is another attempt with a name of its own. The latest attempt decides what is left to measure.
-Reports take the latest one that was measured: a later failure says nothing against it. One process
-at a time works in a folder.
+is another attempt with a name of its own. The latest attempt decides what is still to be measured.
+Reports use the latest attempt that has a figure: a later failure does not invalidate it. One
+process at a time works in a folder.
 """
 
 from __future__ import annotations
@@ -339,5 +339,5 @@ def _full_disk(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        kept = "what was measured before is kept, the same command goes on"
+        kept = "what was measured before is kept, run the same command to continue"
         raise StoreError(f"cannot write to {path}: {error.strerror or error}; {kept}") from error

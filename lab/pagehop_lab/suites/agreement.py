@@ -134,8 +134,8 @@ def _repeats(found: Found | None) -> Cell:
 
 _TITLE = "Do the runs agree?"
 _NOTE = (
-    f"Figures within {TOLERANCE:.0%} agree; beyond that they differ, or it cannot be told where the 95% interval of "
-    "their ratio (Welch's t over the repeats) holds 1. What is counted without a clock has no interval."
+    f"Figures within {TOLERANCE:.0%} agree. Beyond that they differ, or the comparison is inconclusive if the 95% "
+    "interval of their ratio (Welch's t over the repeats) contains 1. Counts have no interval."
 )
 
 

@@ -15,8 +15,8 @@ from pagehop_lab.suites.table import Cell, Table
 _COLUMNS = ("what", "set", "recall", "figure", "95% interval", "floor", "aim", "verdict", "from")
 _NOTE = """Ratios are taken repeat by repeat, between settings of equal recall; the interval is Student's t over the \
 logarithms of the repeats. What was not measured in turns is compared by Welch's t. A limit within the interval is \
-neither reached nor missed: it cannot be told. Where the plan's least effort already finds more than the recall, its \
-own figure stands, as the last column says."""
+neither reached nor missed: it is inconclusive. If the plan's least effort already finds more than the recall, the \
+figure is that of the least effort, as the last column says."""
 
 
 def table(runs: Sequence[Results]) -> Table | None:

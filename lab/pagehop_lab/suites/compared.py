@@ -1,8 +1,8 @@
 """The figures by which servers may be compared, in one run or between two: each suite lists those
 of its tests.
 
-Only what a server decides is here. A rate that a schedule sets is the same for all and says
-nothing.
+Only figures that depend on the server are here. A rate that a schedule sets is the same for all
+servers.
 """
 
 from __future__ import annotations

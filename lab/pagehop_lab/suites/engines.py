@@ -23,12 +23,12 @@ from pagehop_lab.suites.suite import ONE_REPEAT, Report, Run
 from pagehop_lab.suites.table import Section
 
 _HOW = (
-    "Recall and time are those of the same requests. Every request with its latency and the ids that came is in a "
-    "raw file, which each figure leads to. A figure is invalid, and compared with nothing, if a request failed, "
-    "rows were missing, the index was not used, the client was busy for more than half of the time, the offered "
-    "rate was not answered, or the cache was not in the state it was said to be in. What was invalid for its "
-    "client or its cache, which may be otherwise a moment later, was measured again, three times at most. All "
-    "attempts are kept, and the last one with a figure counts, whatever that is."
+    "Recall and time come from the same requests. Every request is in a raw file, with its latency and the returned "
+    "ids; each figure links to the file. A figure is invalid, and compared with nothing, if a request failed, rows "
+    "were missing, the index was not used, the client was busy for more than half of the time, the offered rate was "
+    "not reached, or the cache was not in the stated condition. A measurement that was invalid because of its client "
+    "or its cache, which may be a passing condition, was repeated, three times at most. All attempts are kept, and "
+    "the last one with a figure counts."
 )
 
 
@@ -42,7 +42,7 @@ class EnginesSuite:
     how: str = _HOW
     """How the suite measures, for the page."""
     ratios: bool = False
-    """Whether the page has ratios of engines, which one repeat cannot tell."""
+    """Whether the page has ratios of engines, which are inconclusive with one repeat."""
 
     def read(self, text: str, name: str) -> Plan:
         """The plan of a text."""

@@ -40,12 +40,10 @@ def indexes(results: Results, dataset: str, name: str = "") -> Table:
         ])  # fmt: skip
     columns = ("engine", "index", "load s", "index s", "CPU s", "index MB", "table MB", "peak MB", "group", "builds")
     threads = results.load["build_threads"]
-    note = (
-        f"Built by {threads} {'threads' if threads > 1 else 'thread'}. Index seconds are those of the index alone, and "
-    )
-    note += "CPU seconds those of all processes during it; loading a table is its own figure. Index MB have the rows "
+    note = f"Built by {threads} {'threads' if threads > 1 else 'thread'}. Index seconds are for the index alone, and "
+    note += "CPU seconds for all processes during that time; the load of a table has its own column. Index MB include "
     note += (
-        "where the engine keeps them in its index, as all libraries do; peak MB are the most a library held resident. "
+        "the rows if the engine keeps them in its index, as all libraries do; peak MB are the peak resident set. "
         "Indexes of one group were open at once and measured in turns. Ratios across groups have no pairs of repeats."
     )
     return Table(f"indexes-{name or dataset}", "Indexes", columns, rows, note)

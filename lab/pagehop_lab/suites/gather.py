@@ -54,7 +54,7 @@ def gather(folder: RunFolder, plan: Plan, machine: str) -> Results:
     grid = [Cell(spec.name, spec.index.engine.name, _options(spec)) for spec in specs]
     covered = coverage(grid, [name for name, record in found.items() if record.failed is None], failed)
     missing = {
-        spec.name: (sets[spec.name].failed or "") if spec.name in sets else "it was not come to"
+        spec.name: (sets[spec.name].failed or "") if spec.name in sets else "the run did not reach it"
         for spec in plan.datasets
         if spec.name not in facts
     }
@@ -238,5 +238,6 @@ def _failed_elsewhere(
         elif build is not None and build.failure is not None:
             failed[spec.name] = f"no index: {build.failure}"
         elif ended.get(_key(spec.index)):
-            failed[spec.name] = f"not come to, the same command does; before it, {ended[_key(spec.index)]}"
+            why = ended[_key(spec.index)]
+            failed[spec.name] = f"not reached, run the same command to measure it; before it, {why}"
     return failed

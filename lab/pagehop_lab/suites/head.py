@@ -104,7 +104,7 @@ class Ratios:
             cell.said for section in sections for table in section.tables for row in table.rows for cell in row
             if cell.said
         ]  # fmt: skip
-        return Ratios(len(said), said.count("cannot be told"), said.count("one repeat"))
+        return Ratios(len(said), said.count("inconclusive"), said.count("one repeat"))
 
     @property
     def mostly_uncertain(self) -> bool:
@@ -117,8 +117,8 @@ def state_of(
 ) -> tuple[str, ...]:
     """How much of a plan was measured, and how much of that is invalid, disturbed or repeated.
 
-    `notes` has the notes of each measurement. That all is valid is said only if all ratios can be
-    told, too.
+    `notes` has the notes of each measurement. The text says that all points are valid only if all
+    ratios are conclusive, too.
     """
     parts = [f"{found.present_count:,} of {found.configured_count:,} points were measured"]
     if found.failed:
@@ -128,7 +128,7 @@ def state_of(
     if wrong:
         parts.append(f"{wrong:,} are invalid")
     if ratios.uncertain:
-        parts.append(f"{ratios.uncertain:,} of {ratios.count:,} ratios cannot be told (?)")
+        parts.append(f"{ratios.uncertain:,} of {ratios.count:,} ratios are inconclusive (?)")
     if ratios.once:
         parts.append(f"{ratios.once:,} of {ratios.count:,} ratios are of one repeat")
     if found.present_count and not (wrong or ratios.uncertain or ratios.once):

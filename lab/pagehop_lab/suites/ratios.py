@@ -18,7 +18,7 @@ NOTE = (
 
 def is_valid(found: Interval) -> bool:
     """Whether a ratio is certain; one repeat cannot show that."""
-    return found.said not in ("cannot be told", "one repeat")
+    return found.said not in ("inconclusive", "one repeat")
 
 
 def rounded(found: Interval) -> Decimal:
@@ -27,10 +27,9 @@ def rounded(found: Interval) -> Decimal:
 
 
 def ratio_cell(found: Interval | None, file: str = "", title: str = "", *, is_base: bool = False) -> Cell:
-    """A ratio in a table, with the class of what is surely below 0.95 or above 1.05.
-
-    A table with shades (`is_heat`) has those of `report/heat.py` instead. That of the base to
-    itself says nothing, and does not count among the ratios of a run.
+    """A ratio in a table, with a class if it is certainly below 0.95 or above 1.05. A table with
+    shades (`is_heat`) has the classes of `report/heat.py` instead. The ratio of the base to itself
+    does not count among the ratios of a run.
     """
     if found is None:
         return Cell("-")

@@ -15,7 +15,7 @@ _COLUMNS = ("what", "figure", "95% interval", "floor", "aim", "verdict", "from")
 _NOTE = (
     "Ratios are taken repeat by repeat; the interval is Student's t over the logarithms of the repeats, and over the "
     "repeats themselves where a figure is a difference. A limit within the interval is neither reached nor missed: it "
-    "cannot be told. Bytes that are counted over a number of rows need no clock, so one repeat tells."
+    "is inconclusive. Bytes that are counted over a number of rows need no clock, so one repeat is enough."
 )
 _OTHER_TIMES = " What was measured at other times is compared by Welch's t."
 

@@ -53,7 +53,7 @@ class ServersSuite(ABC):
     limits: ClassVar[bool] = False
     """Whether the memory of loaded servers may be limited."""
     ratios: ClassVar[bool] = False
-    """Whether the page has ratios of servers, which one repeat cannot tell."""
+    """Whether the page has ratios of servers, which are inconclusive with one repeat."""
     statements: ClassVar[int | None] = None
     usual: ClassVar[ServersLoad]
     """The default load."""

@@ -70,14 +70,16 @@ pub(super) unsafe fn flush(index: pg_sys::Relation) {
 }
 
 /// Looks for serializable transactions that have read the index without the rows that were added.
-/// PostgreSQL does so before it calls `aminsert`, and they may have read it since.
+/// PostgreSQL does so before it calls `aminsert`, but a transaction may have read the index since
+/// then.
 ///
 /// # Safety
 ///
 /// `index` is open.
 unsafe fn check_for_conflict(index: pg_sys::Relation) {
-    // SAFETY: the caller keeps the index open. Without a place, the function looks for those that
-    // have read any part of it, as a scan of an index without predicate locks of its own counts.
+    // SAFETY: the caller keeps the index open. Without a place, the function looks for transactions
+    // that have read any part of the index. A scan of an index without predicate locks of its own
+    // counts as a read of the whole index.
     unsafe {
         pg_sys::ffi::pg_guard_ffi_boundary(|| {
             CheckForSerializableConflictIn(index, std::ptr::null_mut(), pg_sys::InvalidBlockNumber);
@@ -123,8 +125,8 @@ pub(super) unsafe fn insert_now(
     Ok(())
 }
 
-/// Adds rows, the first of them by one training if with them the index is large enough to be
-/// trained again.
+/// Adds rows. If they make the index large enough to be trained again, the first of them are added
+/// by one training.
 ///
 /// # Safety
 ///
@@ -187,7 +189,7 @@ unsafe fn insert(
                     let prepared = unsafe { open_indexes::open(index)? }.prepare(vector, unchanged);
                     ready.push(Ready { row_id: *row_id, vector, values, prepared });
                 }
-                // SAFETY: as above.
+                // SAFETY: the caller keeps the index open and is not its writer.
                 None => break unsafe { writer::beside_others(index)? },
             }
         };
@@ -199,7 +201,8 @@ unsafe fn insert(
             false => write(change, std::mem::take(&mut ready), unchanged).map(|()| true),
         })?;
         if !is_written {
-            // SAFETY: as above, and the lock was given back.
+            // SAFETY: the caller keeps the index open. The writer has given its lock back, so this
+            // backend is not the writer.
             unsafe { writer::change(index, |change| write(change, ready, unchanged))? };
         }
     }

@@ -26,8 +26,8 @@ pub(crate) fn register() {
     }
 }
 
-/// Adds the rows that wait. Only errors of this are caught here: those of a statement jump over the
-/// frames of the hooks, which own nothing (`whole_errors.rs`).
+/// Adds the rows that wait. Only its own errors are caught here. Errors of a statement jump over
+/// the frames of the hooks, which own nothing (`whole_errors.rs`).
 #[pg_guard]
 extern "C-unwind" fn add_waiting() {
     flush::flush_all();

@@ -1,9 +1,9 @@
 //! `aminsert` and `aminsertcleanup`: the rows of a statement wait and are added many at a time.
 //!
-//! A young index takes the first rows of a COPY in one training, where rows one by one train it at
-//! 8, 64 and 512 rows (`docs/postgres.md`, *Training*). In any index eight rows share a turn at the
-//! lock of the index. A row must be in the index before a snapshot can show it. So the rows that
-//! wait are added
+//! A new index adds the first rows of a COPY in one training. Rows that are added one by one would
+//! train it at 8, 64 and 512 rows (`docs/postgres.md`, *Training*). In any index eight rows share a
+//! turn at the lock of the index. A row must be in the index before a snapshot can show it. So the
+//! rows that wait are added
 //!
 //! - when the statement is done with the index (`aminsertcleanup`), or enough of them wait,
 //! - before this session starts another statement, such as one of a trigger, or goes on with one
@@ -11,9 +11,9 @@
 //! - before the transaction commits, if a caller in C forgot the cleanup.
 //!
 //! Rows of a transaction, or subtransaction, that fails are forgotten. Until then no vacuum can
-//! take their places in the table for other rows: they are of a transaction in progress. A row of
-//! ON CONFLICT that may be taken back at once, and one that is not of this transaction, as CREATE
-//! INDEX CONCURRENTLY brings, do not wait.
+//! give their places in the table to other rows, because their transaction is in progress. Two
+//! kinds of rows do not wait: a row of ON CONFLICT that may be removed at once, and a row of
+//! another transaction, as CREATE INDEX CONCURRENTLY adds.
 //!
 //! | file | job |
 //! |---|---|
@@ -37,7 +37,7 @@ use crate::rows::opclass::Kind;
 use crate::rows::sample::Budget;
 use crate::rows::{memory, vector};
 
-/// The table access method whose rows are known here: `heap`, as in `pg_am.dat`.
+/// The table access method whose rows may wait: `heap`, as in `pg_am.dat`.
 const HEAP_TABLE_AM_OID: u32 = 2;
 /// Most rows that wait for an index whose model is not trained again.
 const ROWS_MAX: usize = 64;
@@ -77,7 +77,8 @@ pub(crate) unsafe extern "C-unwind" fn aminsert(
     unsafe {
         let dim = open_indexes::dimensions(index).unwrap_or_else(|error| errors::raise(index, error));
         if !unchanged && may_wait(heap, *tid) && components.len() == dim {
-            // An error that came later would be of another row, and COPY would name its line.
+            // A later error would be raised at another row, and COPY would name the line of that
+            // row.
             let checked = open_indexes::open(index).and_then(|open| check_row(&open, &components, &filters));
             checked.unwrap_or_else(|error| errors::raise(index, error));
             wait(index, kind, row_id, &components, &filters);
@@ -97,7 +98,7 @@ pub(crate) unsafe extern "C-unwind" fn aminsertcleanup(index: pg_sys::Relation, 
     unsafe { flush::flush(index) };
 }
 
-/// Lets a row wait for the index, and adds the rows that wait if they are enough.
+/// Lets a row wait for the index, and adds the rows that wait if there are enough of them.
 ///
 /// # Safety
 ///

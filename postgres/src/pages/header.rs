@@ -9,7 +9,7 @@ use pgrx::pg_sys;
 
 const _: () = assert!(PAGE_BYTES == pg_sys::BLCKSZ as usize);
 
-/// Makes `page` an empty one, all hole.
+/// Makes `page` an empty page: its hole is the whole body.
 ///
 /// # Safety
 ///
@@ -19,7 +19,7 @@ pub(super) unsafe fn init(page: pg_sys::Page) {
     unsafe { pg_sys::PageInit(page, pg_sys::BLCKSZ as usize, 0) };
 }
 
-/// Makes the zeros at the end of the page its hole.
+/// Sets the hole of the page to the zeros at its end.
 ///
 /// # Safety
 ///

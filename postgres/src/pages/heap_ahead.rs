@@ -1,18 +1,18 @@
 //! Reads the rows of the table that the executor is about to fetch.
 //!
 //! A scan knows its next rows before the executor asks for them. Their pages are read if they are
-//! in no buffer, and fetched into the CPU's caches if they are. That begins with the second row: a
-//! query for one row does not wait for more. The first row is read here, too, and timed: it says
-//! whether the others are worth reading early ([`Waits`]).
+//! in no buffer, and fetched into the CPU's caches if they are. Reads ahead begin with the second
+//! row, so that a query for one row does not wait for more. The first row is read here, too, and
+//! timed. Its time decides whether the others are read early ([`Waits`]).
 //!
-//! A read that was begun keeps its page pinned, which VACUUM and the replay of a standby wait for.
-//! So if the statement may pause between two rows, as a cursor does, the system is only advised to
-//! read.
+//! A read that was begun keeps its page pinned. VACUUM and the replay of a standby wait for such a
+//! pin. So if the statement may pause between two rows, as a cursor does, the system is only
+//! advised to read.
 //!
-//! The page of the row that is returned is pinned here if its buffer is remembered, and left where
-//! the executor's scan of the table looks first (`xs_cbuf`): that saves a lookup in the buffer
-//! pool's hash table. From PostgreSQL 19 on that scan does not compare the buffer's tag with its
-//! block, so there no buffer is handed over.
+//! If the buffer of the returned row's page is remembered, it is pinned here and put where the
+//! executor's scan of the table looks first (`xs_cbuf`). This saves a lookup in the buffer pool's
+//! hash table. From PostgreSQL 19 on, that scan does not compare the buffer's tag with its block,
+//! so no buffer is passed to it.
 
 use pgrx::pg_sys;
 
@@ -24,7 +24,7 @@ use super::waits::Waits;
 
 /// Bytes of a row that are fetched into the CPU's caches; the CPU itself prefetches the rest.
 const ROW_BYTES: usize = 512;
-/// The table access method whose scans are known here: `heap`, as in `pg_am.dat`.
+/// The table access method whose scans this file supports: `heap`, as in `pg_am.dat`.
 const HEAP_TABLE_AM_OID: u32 = 2;
 
 /// Whether the executor's scan of the table checks itself which block the buffer has.
@@ -130,8 +130,8 @@ impl HeapAhead {
 
     /// Gives the page of `block` to the executor's scan of the table, if the page is at hand.
     ///
-    /// The scan's own way to the page also prunes it of dead versions, if that seems worth while. A
-    /// reader need not do that, and it still happens whenever the remembered buffer is not used.
+    /// When the scan finds the page itself, it may also prune dead versions from it. A reader need
+    /// not do that, and pruning still happens whenever the remembered buffer is not used.
     ///
     /// # Safety
     ///
@@ -159,15 +159,15 @@ impl HeapAhead {
         if begun.is_none() && held > 0 && held == recent.buffer(block) {
             return;
         }
-        // SAFETY: the caller keeps the table open. What `xs_cbuf` holds is pinned, and who replaces
-        // it gives that pin back.
+        // SAFETY: the caller keeps the table open. The buffer in `xs_cbuf` is pinned. This function
+        // replaces it, so it releases that pin.
         let recent = begun.is_none().then(|| unsafe { recent.pin(table, block, Then::Release(held)) }).flatten();
         // SAFETY: the caller keeps the table open, and says that it has the block.
         let first =
             || (self.returned == 1).then(|| waits.time(block, || unsafe { pg_sys::ReadBuffer(table, block) }));
         let Some(buffer) = recent.or(begun).or_else(first) else { return };
         if recent.is_none() && held != pg_sys::InvalidBuffer as pg_sys::Buffer {
-            // SAFETY: as above.
+            // SAFETY: the buffer in `xs_cbuf` is pinned, and the new one replaces it below.
             unsafe { pg_sys::ReleaseBuffer(held) };
         }
         // SAFETY: `fetch` is the table's, and the new buffer is pinned.

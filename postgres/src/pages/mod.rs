@@ -3,8 +3,8 @@
 //!
 //! A query makes some thirty hops and a call into PostgreSQL costs about as much as scoring an
 //! edge, so a hop makes two: read and lock, unlock and release. Counters and the page's address are
-//! read where they lie. Most of the cost of a hop is memory that is not in the CPU's caches:
-//! [`recent_buffers`] is there to fetch it early.
+//! read from memory directly, without a call. Most of the cost of a hop is access to memory that is
+//! not in the CPU's caches. [`recent_buffers`] fetches it early.
 //!
 //! | file | job |
 //! |---|---|
@@ -48,8 +48,8 @@ use self::waits::{Waits, blocks_read};
 const _: () = assert!(pg_sys::BLCKSZ as usize == pagehop_engine::PAGE_BYTES);
 const _: () = assert!(std::mem::offset_of!(pg_sys::PageHeaderData, pd_linp) == HOST_HEADER_BYTES);
 
-/// Hits in a row after which a reader takes the index for cached, and uses remembered buffers
-/// without a check.
+/// Consecutive hits after which a reader assumes that the index is cached, and uses remembered
+/// buffers without a check.
 const WARM_AFTER: u32 = 64;
 
 /// Most blocks that wait to be read ahead.
@@ -113,8 +113,8 @@ impl RelationPages {
         block < self.blocks.get()
     }
 
-    /// Pins the buffer of a block and locks it in `mode`. An error unwinds from here with nothing
-    /// of ours held. A read that `is_begun` is not timed.
+    /// Pins the buffer of a block and locks it in `mode`. If an error unwinds from here, this code
+    /// holds no pin and no lock. A read that `is_begun` is not timed.
     ///
     /// # Safety
     ///
@@ -165,8 +165,8 @@ impl RelationPages {
         buffer
     }
 
-    /// A reader that may be dropped at any time: it prefetches through the operating system and has
-    /// nothing to give back.
+    /// A reader that may be dropped at any time: it prefetches through the operating system and
+    /// holds no pins.
     fn prefetching_reader(&self) -> BufferReader<'_> {
         BufferReader {
             pages: self,
@@ -299,7 +299,7 @@ impl BufferReader<'_> {
         }
     }
 
-    /// Begins the reads that waited until no page is locked.
+    /// Begins the reads that waited until no page was locked.
     #[inline]
     fn begin_waiting(&self) {
         let count = self.waiting_count.get();

@@ -2,8 +2,8 @@
 //!
 //! The model of an index is some thirty pages and takes milliseconds to read, which a scan should
 //! not do each time. An index is identified by its file: REINDEX, TRUNCATE and similar statements
-//! give it a new one. The relation cache, which drops what it knows of an index whenever VACUUM
-//! brings new statistics, is not used. The engine detects other changes, from the meta page.
+//! give it a new one. The relation cache is not used: it drops its data about an index whenever
+//! VACUUM writes new statistics. The engine detects other changes, from the meta page.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
@@ -85,7 +85,7 @@ thread_local! {
     static OPEN: RefCell<Vec<(File, OpenIndex)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The index that `relation` is, with the relation attached.
+/// The open index of `relation`, with the relation attached.
 ///
 /// # Safety
 ///

@@ -1,6 +1,6 @@
-//! Prefetch through the operating system (`PrefetchBuffer`): the only way on PostgreSQL 17, and on
-//! every version the way of writers, which may fail between the prefetch and the read and then have
-//! nothing to give back.
+//! Prefetch through the operating system (`PrefetchBuffer`). PostgreSQL 17 has no other way.
+//! Writers use it on every version: they may fail between the prefetch and the read, and a prefetch
+//! leaves no pin to release.
 
 use std::cell::Cell;
 

@@ -2,9 +2,9 @@
 //! them.
 //!
 //! Looking up a block in the buffer pool costs PostgreSQL an access to a hash table that is larger
-//! than the CPU's caches. A backend that remembers the buffer of a block pins that buffer, checking
-//! its tag (`ReadRecentBuffer`), and can fetch a page into the CPU's caches long before it pins it.
-//! A remembered buffer may be out of date: it is a hint.
+//! than the CPU's caches. A backend that remembers the buffer of a block pins that buffer and
+//! checks its tag (`ReadRecentBuffer`). It can also fetch a page into the CPU's caches long before
+//! it pins it. A remembered buffer may be out of date: it is a hint.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
@@ -13,7 +13,7 @@ use std::ops::Range;
 use pagehop_engine::HOST_HEADER_BYTES;
 use pgrx::pg_sys;
 
-/// Most blocks remembered, 4 bytes each; beyond that number, blocks share a place.
+/// Most entries, of 4 bytes each. In a larger relation, blocks share entries.
 const PLACES_MAX: usize = 1 << 20;
 /// One in this many pins goes through the buffer pool: only such pins count as use of the buffer
 /// when buffers are evicted.
@@ -86,12 +86,12 @@ impl RecentBuffers {
 pub(super) enum Then {
     /// The buffer is locked, in this mode.
     Lock(u32),
-    /// This buffer is released, if it is one.
+    /// This buffer is released, unless it is invalid.
     Release(pg_sys::Buffer),
 }
 
-/// PostgreSQL's functions, without the code that `pgrx` adds to each call to catch an error: a
-/// third of the cost of reading a page from memory.
+/// PostgreSQL's functions, without the code that `pgrx` adds to each call to catch an error. That
+/// code is a third of the cost of reading a page from memory.
 mod bare {
     use std::ffi::c_int;
 
@@ -114,7 +114,7 @@ mod bare {
 ///
 /// # Safety
 ///
-/// There is such a buffer; else as for [`RecentBuffers::pin`].
+/// The number is that of a shared buffer. The rest is as for [`RecentBuffers::pin`].
 #[inline]
 unsafe fn pin_if_held(locator: pg_sys::RelFileLocator, block: u32, buffer: pg_sys::Buffer, then: Then) -> bool {
     let pin = || {
@@ -149,12 +149,13 @@ pub(super) unsafe fn unlock_and_release(buffer: pg_sys::Buffer) {
     unsafe { bare::UnlockReleaseBuffer(buffer) };
 }
 
-/// Whether `buffer` seems to hold `block` of the relation. Nothing is locked: it may hold another
-/// block by now.
+/// Whether `buffer` seems to hold `block` of the relation. It takes no lock, so the buffer may hold
+/// another block when this returns.
 pub(super) fn seems_to_hold(buffer: pg_sys::Buffer, locator: &pg_sys::RelFileLocator, block: u32) -> bool {
     let Some(at) = place(buffer) else { return false };
     // SAFETY: `place` says that there is such a buffer, and its descriptor lives as long as the
-    // server. Another backend may be changing the tag: what is read is plain numbers, and a hint.
+    // server. Another backend may be changing the tag: only plain numbers are read, and they are
+    // used as a hint.
     let tag = unsafe { (&raw const (*pg_sys::BufferDescriptors.add(at)).bufferdesc.tag).read_volatile() };
     tag.blockNum == block && tag.relNumber == locator.relNumber && tag.dbOid == locator.dbOid
 }
@@ -185,8 +186,8 @@ pub(super) fn fetch_item(buffer: pg_sys::Buffer, offset: u16, bytes: usize) {
         return;
     }
     // SAFETY: `place` says that there is such a buffer, and the line pointer lies on its page.
-    // Another backend may be writing there: what is read is a number, and a hint. The address that
-    // it leads to lies on the page, and is not read.
+    // Another backend may be writing there: only a number is read, and it is used as a hint. The
+    // address that follows from it is on the page, and is not read.
     unsafe {
         let page = pg_sys::BufferBlocks.cast::<u8>().add(at * pg_sys::BLCKSZ as usize);
         let item = page.add(line_pointer).cast::<u32>().read_volatile();

@@ -88,7 +88,8 @@ pub(super) unsafe fn step(
     })
 }
 
-/// Makes the page of a new block an empty one. It is logged as a hole, in some forty bytes.
+/// Initializes the page of a new block as an empty page. It is logged as a hole, in some forty
+/// bytes.
 ///
 /// # Safety
 ///
@@ -117,7 +118,7 @@ pub(super) unsafe fn is_new(buffer: pg_sys::Buffer) -> bool {
     unsafe { (*pg_sys::BufferGetPage(buffer).cast::<pg_sys::PageHeaderData>()).pd_upper == 0 }
 }
 
-/// Makes `body` the page in a buffer, whatever its content was; all of it is logged.
+/// Replaces the page in a buffer by `body`; the whole page is logged.
 ///
 /// # Safety
 ///
@@ -144,10 +145,12 @@ const REUSE_PAGE: u8 = 0xD0;
 /// Bytes of `xl_btree_reuse_page`: where the file is, a block, a full transaction id, a flag.
 const REUSE_PAGE_BYTES: usize = 25;
 
-/// Logs that pages of the index in the file `locator` are used again, which snapshots of `commit`
-/// or before may read: a standby resolves the conflict with its queries when it replays this.
+/// Logs that pages of the index in the file `locator` are used again. Snapshots of `commit` or
+/// before may still read them: a standby that replays this record resolves the conflict with its
+/// queries.
 ///
-/// PostgreSQL has that as a record of B-trees. It touches no page, so any index may write it.
+/// PostgreSQL has this as a record of B-trees. The record changes no page, so any index may write
+/// it.
 pub(super) fn log_conflict(locator: &pg_sys::RelFileLocator, commit: u64) {
     let mut bytes = [0u8; REUSE_PAGE_BYTES];
     let numbers = [locator.spcOid.to_u32(), locator.dbOid.to_u32(), locator.relNumber.to_u32(), 0];
@@ -173,9 +176,9 @@ unsafe fn apply(buffers: &[pg_sys::Buffer], fragments: &[Fragments], is_logged: 
     if changed().next().is_none() {
         return;
     }
-    // SAFETY: the caller has the buffers pinned and locked. As in `GenericXLogFinish`: no error is
-    // possible between the first change of a page and the last stamp but one that stops the server.
-    // What is registered lives until the record is inserted.
+    // SAFETY: the caller has the buffers pinned and locked. As in `GenericXLogFinish`: between the
+    // first change of a page and the last stamp, any error stops the server. What is registered
+    // lives until the record is inserted.
     unsafe {
         if is_logged {
             pg_sys::XLogBeginInsert();
@@ -210,8 +213,8 @@ unsafe fn page_bytes<'b>(buffer: pg_sys::Buffer) -> &'b [u8; PAGE_BYTES] {
 
 /// # Safety
 ///
-/// The buffer is pinned and locked exclusively while the bytes are used, which no other reference
-/// is to.
+/// The buffer is pinned and locked exclusively while the bytes are used, and there is no other
+/// reference to them.
 unsafe fn page_bytes_mut<'b>(buffer: pg_sys::Buffer) -> &'b mut [u8; PAGE_BYTES] {
     // SAFETY: a page has BLCKSZ bytes, and the caller has it to itself.
     unsafe { &mut *pg_sys::BufferGetPage(buffer).cast() }
@@ -266,7 +269,7 @@ impl Fragments {
         self.bytes.extend_from_slice(&after[run]);
     }
 
-    /// Does to a page what replay does: writes the fragments, and zeros to the hole.
+    /// Changes a page as replay does: writes the fragments, and zeros to the hole.
     fn write_to(&self, page: &mut [u8; PAGE_BYTES]) {
         let mut rest = &self.bytes[..];
         while let Some((header, more)) = rest.split_first_chunk::<FRAGMENT_HEADER_BYTES>() {

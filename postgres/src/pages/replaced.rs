@@ -1,11 +1,11 @@
-//! How many dimensions an index has that is built again over an empty table, where its column does
-//! not say them.
+//! Finds the dimensions of an index that is rebuilt over an empty table, if its column does not
+//! declare them. There are two sources, in this order:
 //!
-//! Where this session has built the file of the index before, it knows. So it does where the rows
-//! of a file go and the file stays: at the commit of a temporary table with
-//! `ON COMMIT DELETE ROWS`, and at a TRUNCATE in the transaction that made the file. Otherwise the
-//! statement gave the index a new file, as TRUNCATE and REINDEX do, and the old one says it, which
-//! is there until the transaction commits.
+//! - What this session remembers of the file. A file loses its rows and stays at the commit of a
+//!   temporary table with `ON COMMIT DELETE ROWS`, and at a TRUNCATE in the transaction that made
+//!   the file.
+//! - The old file. TRUNCATE and REINDEX otherwise give the index a new file, and the old one stays
+//!   until the transaction commits.
 
 use std::cell::RefCell;
 
@@ -16,12 +16,12 @@ use super::RelationPages;
 use super::open_indexes::{self, File};
 
 thread_local! {
-    /// The indexes that this session has built whose column does not say its dimensions, with
-    /// these.
+    /// Files of the indexes that this session has built whose column declares no dimensions, and
+    /// the dimensions of each.
     static BUILT: RefCell<Vec<(File, usize)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Remembers the dimensions of an index that this session builds, whose column does not say them.
+/// Remembers the dimensions of an index that this session builds and whose column declares none.
 ///
 /// # Safety
 ///
@@ -35,8 +35,8 @@ pub(crate) unsafe fn remember(index: pg_sys::Relation, dim: usize) {
     });
 }
 
-/// Dimensions of the vectors that the index had before it became empty; `None` if it was not built
-/// before, or has another file and the old one cannot be read.
+/// Dimensions of the vectors that the index had before it became empty. `None` if this session
+/// does not remember its file, and there is no old file that can be read.
 ///
 /// # Safety
 ///
@@ -45,7 +45,7 @@ pub(crate) unsafe fn dimensions(index: pg_sys::Relation) -> Option<usize> {
     // SAFETY: the caller keeps the index open.
     let file = unsafe { open_indexes::file(index) };
     let built = BUILT.with_borrow(|built| built.iter().find(|(known, _)| *known == file).map(|(_, dim)| *dim));
-    // SAFETY: as above.
+    // SAFETY: the caller keeps the index open.
     built.or_else(|| unsafe { in_old_file(index) })
 }
 
@@ -60,7 +60,8 @@ unsafe fn in_old_file(index: pg_sys::Relation) -> Option<usize> {
     unsafe {
         let file = file_before(index).filter(|file| file.relNumber != (*index).rd_locator.relNumber)?;
         let old = pg_sys::CreateFakeRelcacheEntry(file);
-        // The entry has that of a table that is not temporary.
+        // A fake entry has the storage manager of a relation that is not temporary. This one may
+        // be.
         (*old).rd_smgr = pg_sys::smgropen(file, (*index).rd_backend);
         (*old).rd_backend = (*index).rd_backend;
         (*old).rd_islocaltemp = (*index).rd_islocaltemp;

@@ -94,8 +94,8 @@ impl PageSink for BufferSink<'_> {
 }
 
 /// Adds `count` blocks of zeros to the index at once and returns the first of them. Only the last
-/// is written, and logged if `is_logged`: those before it are a hole, as in a hash index that
-/// grows. So it takes microseconds, in which no other backend adds a block.
+/// block is written, and logged if `is_logged`. The blocks before it are a hole in the file, as in
+/// a hash index that grows. So this takes microseconds, in which no other backend adds a block.
 ///
 /// # Safety
 ///
@@ -159,7 +159,7 @@ pub(crate) unsafe fn needs_wal(relation: pg_sys::Relation) -> bool {
     }
 }
 
-/// Makes `body` the page in `buffer`.
+/// Replaces the page in `buffer` by `body`.
 ///
 /// # Safety
 ///

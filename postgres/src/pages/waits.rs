@@ -1,10 +1,11 @@
-//! Whether reads of a relation wait for storage: decides if they are begun before they are needed.
+//! Measures whether reads of a relation wait for storage, and decides whether they are begun before
+//! they are needed.
 //!
 //! Beginning a read early is worth while if the storage takes longer than the reader needs until it
-//! uses the page. If the operating system has the page, it costs more than it saves: with
-//! PostgreSQL's I/O workers, a copy of 8 KiB costs two switches of processes. So the first reads
-//! are made when they are needed, and timed. Once they are slow on average, reads are begun early,
-//! except one now and then, which is timed again.
+//! uses the page. If the operating system has the page in memory, an early read costs more than it
+//! saves: with PostgreSQL's I/O workers, a copy of 8 KiB costs two switches of processes. So the
+//! first reads are made when they are needed, and timed. Once they are slow on average, reads are
+//! begun early, except one now and then, which is timed.
 
 use std::cell::Cell;
 use std::time::Instant;

@@ -8,7 +8,8 @@
 //! ([`change`]). Of the backends that share it, one at a time may be in its section, for example to
 //! write postings: it holds the heavyweight lock of page 1. The lock of page 0 comes before that of
 //! page 1, and both before any buffer's, so no two backends wait for each other. Searches take no
-//! part in these locks. They see each page before or after a step, and each step leaves an index.
+//! part in these locks. They see each page before or after a step, and each step leaves a valid
+//! index.
 
 use std::cell::Cell;
 
@@ -24,7 +25,7 @@ const INDEX_LOCK: u32 = 0;
 /// The page whose lock a backend holds in its section.
 const SECTION_LOCK: u32 = 1;
 
-/// Changes an index alone, for which it waits.
+/// Waits for the right to change an index alone, and changes it.
 ///
 /// # Safety
 ///
@@ -37,55 +38,54 @@ pub(crate) unsafe fn change<T>(
     unsafe { Writer::new(relation, pg_sys::ExclusiveLock)? }.change(work)
 }
 
-/// Waits for the right to change an index alone.
+/// Waits for the right to change an index: alone, or beside others, to insert rows or to take dead
+/// nodes out of the graph.
 ///
 /// # Safety
 ///
 /// As [`change`]; `relation` stays open while the writer lives.
-pub(crate) unsafe fn alone(relation: pg_sys::Relation) -> Result<Writer, Error> {
+pub(crate) unsafe fn turn(relation: pg_sys::Relation, is_alone: bool) -> Result<Writer, Error> {
     // SAFETY: the caller keeps the relation open.
-    unsafe { Writer::new(relation, pg_sys::ExclusiveLock) }
+    unsafe { Writer::new(relation, mode(is_alone)) }
 }
 
-/// Waits for the right to insert rows into an index beside others, or to take dead nodes out of its
-/// graph.
+/// As [`turn`], without a wait: `None` if another backend holds the lock of the index in a mode
+/// that conflicts, or waits for such a mode.
 ///
 /// # Safety
 ///
-/// As [`change`]; `relation` stays open while the writer lives.
-pub(crate) unsafe fn beside_others(relation: pg_sys::Relation) -> Result<Writer, Error> {
-    // SAFETY: the caller keeps the relation open.
-    unsafe { Writer::new(relation, pg_sys::ShareLock) }
-}
-
-/// As [`beside_others`]; `None` if another backend changes the index alone, or waits for it.
-///
-/// # Safety
-///
-/// As [`beside_others`].
-pub(crate) unsafe fn beside_others_if_free(relation: pg_sys::Relation) -> Result<Option<Writer>, Error> {
-    // SAFETY: the caller keeps the relation open.
-    unsafe { if_free(relation, pg_sys::ShareLock) }
-}
-
-/// As [`alone`]; `None` if another backend changes the index, or waits for it.
-///
-/// # Safety
-///
-/// As [`alone`].
-pub(crate) unsafe fn alone_if_free(relation: pg_sys::Relation) -> Result<Option<Writer>, Error> {
-    // SAFETY: the caller keeps the relation open.
-    unsafe { if_free(relation, pg_sys::ExclusiveLock) }
-}
-
-/// # Safety
-///
-/// As [`Writer::new`].
-unsafe fn if_free(relation: pg_sys::Relation, lock: u32) -> Result<Option<Writer>, Error> {
+/// As [`turn`].
+pub(crate) unsafe fn turn_if_free(relation: pg_sys::Relation, is_alone: bool) -> Result<Option<Writer>, Error> {
+    let lock = mode(is_alone);
     // SAFETY: the caller keeps the relation open.
     let is_free = unsafe { pg_sys::ConditionalLockPage(relation, INDEX_LOCK, lock as i32) };
-    // SAFETY: the caller keeps the relation open, and the lock was got.
+    // SAFETY: the caller keeps the relation open, and this backend has the lock.
     is_free.then(|| unsafe { Writer::with_lock(relation, lock) }).transpose()
+}
+
+/// The mode of the lock of an index.
+fn mode(is_alone: bool) -> u32 {
+    if is_alone { pg_sys::ExclusiveLock } else { pg_sys::ShareLock }
+}
+
+/// [`turn`] beside others.
+///
+/// # Safety
+///
+/// As [`turn`].
+pub(crate) unsafe fn beside_others(relation: pg_sys::Relation) -> Result<Writer, Error> {
+    // SAFETY: the caller keeps the relation open while the writer lives.
+    unsafe { turn(relation, false) }
+}
+
+/// [`turn_if_free`] beside others.
+///
+/// # Safety
+///
+/// As [`turn`].
+pub(crate) unsafe fn beside_others_if_free(relation: pg_sys::Relation) -> Result<Option<Writer>, Error> {
+    // SAFETY: the caller keeps the relation open while the writer lives.
+    unsafe { turn_if_free(relation, false) }
 }
 
 /// Changes an index that is being built: steps are not logged, and no other backend reads it.
@@ -118,15 +118,15 @@ pub(crate) unsafe fn while_unchanged<T>(
     work(&writer.index)
 }
 
-/// Waits for a lock of the index. A cancel ends the wait, even where a training holds interrupts
-/// back: the lock may come late or never.
+/// Waits for a lock of the index. A cancel ends the wait even while a training holds interrupts,
+/// because the lock may come late or never.
 ///
 /// # Safety
 ///
 /// `relation` is open, and this backend has no lock of a buffer.
 unsafe fn wait_for(relation: pg_sys::Relation, page: u32, lock: u32) {
-    // SAFETY: a number of this backend. Only a training has added to it: the caller says that no
-    // lock of a buffer has. An error sets it to 0 itself.
+    // SAFETY: a number of this backend. Only a training has added to it, because the caller has no
+    // lock of a buffer, which would add, too. An error sets it to 0.
     unsafe {
         let held = pg_sys::InterruptHoldoffCount;
         pg_sys::InterruptHoldoffCount = 0;
@@ -140,14 +140,14 @@ fn next_transaction() -> u64 {
     unsafe { pg_sys::ReadNextFullTransactionId().value }
 }
 
-/// The newest transaction before the horizon of a table: what it and those before it deleted is
-/// seen by no snapshot of this server.
+/// The newest transaction before the horizon of a table. No snapshot of this server sees rows that
+/// this transaction, or an earlier one, deleted.
 ///
 /// # Safety
 ///
 /// `table` is open, or null for the horizon of all tables.
 pub(crate) unsafe fn before_horizon(table: pg_sys::Relation) -> u64 {
-    // SAFETY: the caller says what `table` is.
+    // SAFETY: `table` is open, or null for the horizon of all tables.
     let horizon = unsafe { pg_sys::GetOldestNonRemovableTransactionId(table) };
     let next = next_transaction();
     // The horizon is at most 2^31 transactions behind the next one.
@@ -332,7 +332,7 @@ impl PagesMut for Writer {
         Ok(PageId(first))
     }
 
-    /// An allocated page has a header. One of zeros alone was never written, or was lost.
+    /// An allocated page has a header. A page of zeros was never written, or was lost.
     fn is_allocated(&self, page: PageId) -> Result<bool, Error> {
         if !self.exists(page) {
             return Ok(false);
@@ -386,8 +386,8 @@ impl PagesMut for Writer {
         changed
     }
 
-    /// Standbys cancel what still reads those pages, or wait for it, before they replay what
-    /// follows.
+    /// Standbys cancel the queries that still read those pages, or wait for them, before they
+    /// replay later records.
     fn reuse(&mut self, commit: u64) -> Result<(), Error> {
         // SAFETY: the relation is open while the writer lives; the setting is read by value.
         let is_replayed =

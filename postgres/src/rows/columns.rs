@@ -6,8 +6,8 @@
 //! found by a hash is rechecked by the executor.
 //!
 //! An array is a set of tags: its elements, of all dimensions, each once and without NULL, as `&&`
-//! and `@>` see it. A tag is the text of the element's integer, so elements of text may have any
-//! length. A row that is found by its tags is rechecked, too.
+//! and `@>` compare it. A tag is the text of the element's integer, so elements of text may have
+//! any length. A row that is found by its tags is rechecked, too.
 
 use std::collections::BTreeSet;
 use std::ffi::CStr;
@@ -95,10 +95,11 @@ impl ValueType {
             Self::Float4 => float_key(f32::from_bits(bits as u32).into()),
             Self::Float8 => float_key(f64::from_bits(bits)),
             Self::Bool => (bits & 1) as i64,
-            // SAFETY: the caller says what the value is, and the functions take a value of that
-            // type and a seed.
+            // SAFETY: the value is a text that is not null, and the function takes a text and a
+            // seed.
             Self::Text => unsafe { hash(pg_sys::F_HASHTEXTEXTENDED, collation, value) },
-            // SAFETY: as above.
+            // SAFETY: the value is a uuid that is not null, and the function takes a uuid and a
+            // seed.
             Self::Uuid => unsafe { hash(pg_sys::F_UUID_HASH_EXTENDED, collation, value) },
             Self::Int4Array | Self::Int8Array | Self::TextArray => unreachable!("an array has tags"),
         }
@@ -139,8 +140,8 @@ impl FilterColumn {
     ///
     /// `index` is open and of this access method.
     pub(crate) unsafe fn of(index: pg_sys::Relation) -> Vec<Self> {
-        // SAFETY: the caller keeps the index open: it has its row of pg_index, and a type and a
-        // collation for each of its key columns.
+        // SAFETY: the caller keeps the index open: an open index has its row of pg_index, and a
+        // type and a collation for each of its key columns.
         unsafe {
             let columns = usize::try_from((*(*index).rd_index).indnkeyatts).unwrap_or(0);
             if columns > 1 + COLUMNS_MAX {
@@ -279,8 +280,8 @@ pub(crate) unsafe fn for_engine(index: pg_sys::Relation) -> Vec<Column> {
     names.into_iter().skip(1).zip(columns).map(column).collect()
 }
 
-/// The name of a column for the engine, where different names stay different: that it is readable
-/// matters less. In a database of another encoding than UTF-8, a byte becomes one character.
+/// The name of a column for the engine. Different names must stay different; the name need not be
+/// readable. In a database of another encoding than UTF-8, a byte becomes one character.
 fn name(name: &pg_sys::NameData) -> String {
     // SAFETY: a name ends in a zero byte.
     let bytes = unsafe { CStr::from_ptr(name.data.as_ptr()) };

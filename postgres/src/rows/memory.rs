@@ -1,8 +1,8 @@
-//! Memory of builds and measurements: its limit, and a test of whether the system gives it.
+//! Memory of builds and measurements: the limit, and a test whether the system has that memory.
 //!
-//! Without memory PostgreSQL fails the statement. Rust ends the process, and with it every session
-//! of the server. So a large allocation is tried first: if the system refuses it, the statement
-//! fails with an error.
+//! If memory is short, PostgreSQL fails the statement. Rust would end the process, and with it
+//! every session of the server. So a large allocation is tried first: if the system refuses it, the
+//! statement fails with an error.
 
 use pgrx::pg_sys;
 use pgrx::prelude::*;
@@ -12,8 +12,8 @@ use crate::errors;
 /// Bytes of vectors in a chunk of rows.
 pub(crate) const CHUNK_BYTES: usize = 4 << 20;
 
-/// Bytes that PostgreSQL and the allocator take beside an estimated amount: pages, and parts of
-/// blocks that are too small for anything.
+/// Bytes that PostgreSQL and the allocator take beside an estimated amount: pages, and remainders
+/// of blocks that are too small to use.
 const BESIDE_BYTES: usize = 1 << 20;
 
 /// Upper bounds of the bytes of a query: those beside its components and nearest rows, and those of
@@ -79,9 +79,10 @@ pub(crate) fn is_given(bytes: usize) -> bool {
     given.is_ok()
 }
 
-/// Whether there is memory for what a statement may leave out, as VACUUM may a measurement: at
-/// least `least` bytes within the limit, and the `wanted` ones, or as many as the limit allows,
-/// from the system. If not, the log says that `index` was not, for example, `"audited"`.
+/// Whether there is memory for an optional part of a statement, such as a measurement in VACUUM.
+/// The limit must allow at least `least` bytes, and the system must have the `wanted` bytes, or as
+/// many of them as the limit allows. If not, the log says that `index` was not, for example,
+/// `"audited"`.
 ///
 /// # Safety
 ///

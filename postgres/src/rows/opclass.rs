@@ -1,4 +1,4 @@
-//! The purpose of an index: the metric of its operator class and the type of its vectors. Support
+//! The kind of an index: the metric of its operator class and the type of its vectors. Support
 //! function 1 of the class returns both in one number.
 
 use pagehop_engine::Metric;
@@ -77,9 +77,9 @@ impl Kind {
         })
     }
 
-    /// Whether a vector has a place in the index: under cosine the zero vector has none, as in
-    /// pgvector, nor has a vector that is so short that pgvector's own operator finds no direction
-    /// in it.
+    /// Whether the index can hold a vector. Under cosine it cannot hold the zero vector, as in
+    /// pgvector, and no vector that is so short that pgvector's own operator finds no direction in
+    /// it.
     pub(crate) fn has_place(self, vector: &[f32]) -> bool {
         self.metric != Metric::Cosine || pagehop_kernels::dot_f32(vector, vector) >= f32::MIN_POSITIVE
     }
@@ -91,7 +91,8 @@ fn refuse_first() -> ! {
     errors::report(PgSqlErrorCode::ERRCODE_INVALID_OBJECT_DEFINITION, what, Some(hint));
 }
 
-/// Refuses a column whose type does not say its dimensions, where nothing else does.
+/// Refuses a column whose dimensions are not known: its type does not declare them, and the table
+/// has no row.
 pub(crate) fn refuse_dimensions() -> ! {
     errors::report(
         PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
@@ -100,8 +101,8 @@ pub(crate) fn refuse_dimensions() -> ! {
     )
 }
 
-/// Dimensions of the indexed column or expression, if its type says. After `ALTER COLUMN ... TYPE
-/// vector` it does not, and the index stays as it is.
+/// Dimensions of the indexed column or expression, if its type declares them. After `ALTER COLUMN
+/// ... TYPE vector` it does not, and the index stays as it is.
 ///
 /// # Safety
 ///

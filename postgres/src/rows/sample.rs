@@ -10,13 +10,13 @@ use pagehop_engine::{Metric, build_memory_bytes, build_memory_bytes_min};
 use super::columns::build_bytes;
 use super::memory::CHUNK_BYTES;
 
-/// Fewest rows of a sample: the model of this many is kept, so adding the others never trains it
-/// again.
+/// Fewest rows of a sample. The model of a sample of this size is kept, so adding the other rows
+/// never trains it again.
 const ROWS_AT_LEAST: usize = pagehop_engine::TRAINED_ENOUGH as usize;
 /// Upper bound on the rows of an index.
 const ROWS_MAX: usize = u32::MAX as usize;
 
-/// How much memory a build may use, and for what.
+/// The memory that a build may use, and how it is divided.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     pub(crate) bytes: u64,
@@ -34,7 +34,7 @@ impl Budget {
         chunks + rows as u64 * build_bytes(self.columns)
     }
 
-    /// Fewest bytes of a build of `rows` rows, which puts codes aside.
+    /// Fewest bytes of a build of `rows` rows, which writes codes to temporary files.
     pub(crate) fn least(&self, rows: usize) -> u64 {
         build_memory_bytes_min(rows, self.dim, self.columns, self.threads) + self.beside(rows)
     }

@@ -1,7 +1,7 @@
 //! The rows of a build: read from the table once, and kept so that they can be read several times.
 //!
-//! Two scans of a table may see different rows, and the engine's two scans must not. Rows stay in
-//! memory while there is room. After that they lie in temporary files.
+//! Two scans of a table may see different rows, but the two scans of the engine must see the same
+//! rows. Rows stay in memory while there is room. After that they lie in temporary files.
 
 use pagehop_engine::{Column, ColumnRows, EachChunk, Error, Value, VectorSource};
 

@@ -1,5 +1,4 @@
-//! Rows of a table with the data that an index has of them: row id, vector, values of the filter
-//! columns.
+//! Rows of a table as an index holds them: row id, vector, values of the filter columns.
 
 use std::ffi::c_void;
 
@@ -33,7 +32,7 @@ struct Reading<'r> {
 }
 
 /// Reads the rows of a table that is locked against changes, and returns how many there are. Rows
-/// without a place in the index are left out.
+/// that the index cannot hold are left out.
 ///
 /// # Safety
 ///
@@ -45,18 +44,19 @@ pub(crate) unsafe fn read(
     info: *mut pg_sys::IndexInfo,
     each: EachRow<'_>,
 ) -> f64 {
-    // The scan does not begin where other scans are but at the first block: the same table gives
-    // the same index.
+    // The scan begins at the first block and does not join other scans, so that the same table
+    // gives the same index.
     let scan = Scan { heap, index, info, blocks: (0, ALL_BLOCKS), any_visible: false, progress: true };
-    // SAFETY: the caller keeps its promises.
+    // SAFETY: the caller keeps index and table open, and is below a guard.
     unsafe { scan.read(&|_| true, each) }
 }
 
-/// Reads the wanted rows of some blocks while others change the table: at least those that any
-/// snapshot sees. A row that is being changed may come in several versions with the same row id.
+/// Reads the wanted rows of some blocks while other sessions change the table. It reads at least
+/// the rows that any snapshot sees. A row that is being changed may come in several versions with
+/// the same row id.
 ///
-/// Nothing of a row that is not wanted is looked at: it may be one of another session whose values
-/// the index will refuse.
+/// The values of a row that is not wanted are not read: another session may have inserted it, and
+/// the index may refuse its values.
 ///
 /// # Safety
 ///
@@ -70,7 +70,7 @@ pub(crate) unsafe fn read_blocks(
     each: EachRow<'_>,
 ) {
     let scan = Scan { heap, index, info, blocks, any_visible: true, progress: false };
-    // SAFETY: the caller keeps its promises.
+    // SAFETY: the caller keeps index and table open, and is below a guard.
     unsafe { scan.read(is_wanted, each) };
 }
 
@@ -89,7 +89,7 @@ struct Scan {
 
 impl Scan {
     /// Reads the wanted rows, and returns how many rows there are. An error of an expression of the
-    /// index is thrown on whole.
+    /// index is raised unchanged.
     ///
     /// # Safety
     ///

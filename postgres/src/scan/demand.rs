@@ -24,8 +24,7 @@ pub(super) struct Demand {
     pub(super) dead: usize,
     /// Rows that were found too late, and were left out.
     pub(super) late: usize,
-    /// Rows that wait for their order before the executor gets them, beside those that it holds
-    /// back.
+    /// Rows that this scan holds back to order them. The executor may hold back others.
     pub(super) waiting: usize,
     /// The k that is searched for.
     pub(super) k: usize,
@@ -46,8 +45,8 @@ impl Demand {
         demand
     }
 
-    /// The wanted rows, if they decide the k. The k is ten if the user chose a list or a slack, or
-    /// limits the reads or the memory of a scan.
+    /// The wanted rows, if k follows from their number. The k is ten if the user chose a list or a
+    /// slack, or limits the reads or the memory of a scan.
     fn followed(&self) -> Option<WantedRows> {
         self.wanted.filter(|_| !options::is_effort_set() && !options::is_scan_limited())
     }
@@ -57,8 +56,8 @@ impl Demand {
         self.followed()?.passage.filter(|_| self.wanted.is_some_and(|wanted| wanted.is_filtered))
     }
 
-    /// A larger k to search for, if by the rows that have met the condition so far more rows will
-    /// be taken than are searched for.
+    /// A larger k to search for, if the scan will probably take more rows than are searched for.
+    /// The estimate uses the rows that have met the condition so far.
     ///
     /// The estimate is made in the middle of the remaining rows: a larger search may find rows
     /// before the last of these, which would come too late.
@@ -84,8 +83,8 @@ impl Demand {
         is_more.then_some(k)
     }
 
-    /// Teaches `nodes_per_row` the `taken` nodes of this scan, if it returned exactly the wanted
-    /// rows.
+    /// Updates `nodes_per_row` with the `taken` nodes of this scan, if it returned exactly the
+    /// wanted rows.
     ///
     /// A scan that returned more, for example for a cursor or below an OFFSET, is not counted: its
     /// dead rows belong to more rows than were wanted.
@@ -106,6 +105,6 @@ impl Demand {
 /// of one search.
 fn rows_left(wanted: usize, arrived: usize, tested: usize) -> usize {
     let left = wanted - arrived % wanted;
-    // Counts one more row that meets the condition, because hardly any row may meet it.
+    // Counts one more row that meets the condition, because there may be hardly any.
     (left as f32 * (tested + 1) as f32 / (arrived + 1) as f32).ceil() as usize
 }

@@ -71,7 +71,7 @@ impl Conditions {
                 _ if is_not_null || has(pg_sys::SK_SEARCHNULL) => Some(Test::Is { null: !is_not_null }),
                 // SAFETY: the key is of the index, so its argument is of the type that it says.
                 Some(column) if column.value_type.element().is_some() => unsafe { contains(key, column) },
-                // SAFETY: as above.
+                // SAFETY: the key is of the index, so its argument is of the type that it says.
                 Some(column) => unsafe { comparison(key, column) },
                 None => unreachable!("the key is of a column of the index"),
             };
@@ -120,7 +120,8 @@ unsafe fn contains(key: &pg_sys::ScanKeyData, column: &FilterColumn) -> Option<T
     if has(pg_sys::SK_ISNULL) {
         return Some(nothing);
     }
-    // SAFETY: the caller says what the argument is.
+    // SAFETY: the argument of the key is an array of the column's type and not NULL, as the caller
+    // ensures.
     let wanted = unsafe { Keys::of(key.sk_argument, column, VALUES_MAX) }?;
     // No array contains NULL, and none overlaps because of it.
     Some(if all && wanted.has_null { nothing } else { Test::Contains { all, tags: wanted.tags() } })
@@ -164,8 +165,9 @@ unsafe fn comparison(key: &pg_sys::ScanKeyData, column: &FilterColumn) -> Option
     Some(Test::Any(comparison, easiest(comparison, values)))
 }
 
-/// The values of which one meets a comparison if one of `values` does: of an order the one that is
-/// easiest to meet, since a condition on each of a hundred thousand would cost memory.
+/// A shorter list of values that is equivalent: a comparison holds for one of them if it holds for
+/// one of `values`. For an order comparison this is the single value that is easiest to meet, since
+/// a condition on each of a hundred thousand values would cost memory.
 fn easiest(comparison: Comparison, values: Vec<i64>) -> Vec<i64> {
     match comparison {
         Comparison::Less | Comparison::LessOrEqual => values.into_iter().max().into_iter().collect(),

@@ -1,10 +1,10 @@
 //! How many rows a scan will return: the LIMIT above it, which PostgreSQL does not pass to an
 //! access method.
 //!
-//! A search for k rows takes settings for k. So this looks in the plan that runs for the scan and a
-//! LIMIT above it, with nothing in between but nodes that pass rows on. Of the scans below a merge,
-//! as of partitions, each may have to return as many rows as the LIMIT says. Without a LIMIT, a
-//! FETCH from a cursor says how many rows it takes, as postgres_fdw does for a table of another
+//! A search for k rows takes settings for k. So this file searches the running plan for the scan
+//! and a LIMIT above it. All nodes in between must only pass rows on. If several scans are below a
+//! merge, as for partitions, each may have to return the rows of the whole LIMIT. Without a LIMIT,
+//! a FETCH from a cursor says how many rows it takes, as postgres_fdw does for a table of another
 //! server. Otherwise, or with another node in between, k is not known.
 
 use std::ffi::c_void;
@@ -50,9 +50,9 @@ unsafe extern "C-unwind" fn add_no_context(_running: *mut c_void) {}
 /// `ExecutorRun_hook`: marks the statement as the one that runs.
 ///
 /// The mark is an entry of PostgreSQL's list of callbacks for the context of errors, which lie in
-/// stack frames. Whatever catches an error in there sets the list back, so the outer statement is
-/// then again the innermost one that is marked. An error jumps over this frame, which owns nothing:
-/// see `whole_errors.rs`.
+/// stack frames. Code that catches an error there resets the list, so the outer statement is then
+/// the innermost marked one again. An error jumps over this frame, which owns nothing: see
+/// `whole_errors.rs`.
 unsafe extern "C-unwind" fn run(
     query: *mut pg_sys::QueryDesc,
     direction: pg_sys::ScanDirection::Type,
@@ -86,8 +86,8 @@ unsafe extern "C-unwind" fn run(
 
 /// The innermost of nested statements that run.
 fn running() -> Option<Running> {
-    // SAFETY: the entries of the list lie in frames that have not ended. The argument of one of
-    // ours is the `Running` beside it, which outlives what the statement does.
+    // SAFETY: the entries of the list lie in frames that have not ended. The argument of an entry
+    // of ours is the `Running` beside it, which lives until the statement has run.
     unsafe {
         let mut entry = pg_sys::error_context_stack.as_ref();
         while let Some(callback) = entry {
@@ -100,8 +100,8 @@ fn running() -> Option<Running> {
     }
 }
 
-/// Rows that `scan` must return, if their number is known; more, if a condition leaves some of them
-/// out.
+/// The number of rows that `scan` must return, if it is known. The scan must return more if a
+/// condition leaves some of them out.
 ///
 /// # Safety
 ///
@@ -121,8 +121,8 @@ pub(crate) unsafe fn rows(scan: pg_sys::IndexScanDesc) -> Option<WantedRows> {
 }
 
 /// Whether the plan that runs reads the places of rows in the table (`ctid`) from `scan`: in a
-/// column of its result, as FOR UPDATE has one, or in a condition. A scan that is not found, such
-/// as one of a plan that is run again for a row that has changed, counts as if it did.
+/// column of its result, as FOR UPDATE has one, or in a condition. Also true if the scan is not
+/// found, for example in a plan that is run again for a row that has changed.
 ///
 /// # Safety
 ///
@@ -171,8 +171,8 @@ unsafe extern "C-unwind" fn find(node: *mut pg_sys::PlanState, search: *mut c_vo
     }
 }
 
-/// Whether the statement that runs goes on until it has all of its rows. A cursor may pause between
-/// two rows until its transaction ends.
+/// Whether the running statement runs until it has all of its rows. A cursor may pause between two
+/// rows until its transaction ends.
 pub(crate) fn runs_to_end() -> bool {
     running().is_none_or(|running| running.rows == 0)
 }
@@ -315,7 +315,7 @@ impl LimitSearch {
     }
 
     /// The way from the scan to `node`, if the scan is below it and its rows reach it as long as
-    /// `node` wants rows. A merge has rows of other scans, too, and a sort waits for some.
+    /// `node` wants rows. A merge also has rows of other scans, and a sort waits for rows.
     ///
     /// # Safety
     ///

@@ -53,7 +53,7 @@ struct Scan {
     /// None before the first row.
     search: Option<Box<Search>>,
     order: Order,
-    /// The rows that wait for their order here, if that is not left to the executor.
+    /// The rows that wait here to be ordered, if the executor does not order them.
     in_order: InOrder,
     limits: Limits,
     done: bool,
@@ -108,8 +108,8 @@ pub(crate) unsafe extern "C-unwind" fn ambeginscan(
     scan
 }
 
-/// Drops a [`Scan`]. It must not call into PostgreSQL: a search that is left still has reads of the
-/// table only after an error, and the end of the transaction gives those back.
+/// Drops a [`Scan`]. It must not call into PostgreSQL: a search has unfinished reads of the table
+/// only after an error, and then the end of the transaction releases them.
 unsafe extern "C-unwind" fn forget_scan(state: *mut c_void) {
     // SAFETY: `ambeginscan` registered it for this box, once.
     drop(unsafe { Box::from_raw(state.cast::<Scan>()) });
@@ -200,7 +200,7 @@ pub(crate) unsafe extern "C-unwind" fn amgettuple(
 /// `ambeginscan` made the scan, `amrescan` began it, and no other callback runs.
 unsafe fn next_row(scan: pg_sys::IndexScanDesc, direction: pg_sys::ScanDirection::Type) -> bool {
     debug_assert_eq!(direction, pg_sys::ScanDirection::ForwardScanDirection, "`amcanbackward` is not set");
-    // SAFETY: the caller says so.
+    // SAFETY: `ambeginscan` made the scan, and no other callback uses its state.
     let state = unsafe { state(scan) };
     if state.search.is_none() {
         // SAFETY: the scan is PostgreSQL's.
@@ -230,8 +230,8 @@ unsafe fn next_row(scan: pg_sys::IndexScanDesc, direction: pg_sys::ScanDirection
     }
 }
 
-/// Refuses a snapshot under which a row may take the place of another while the scan holds no pin:
-/// only an MVCC snapshot cannot see the new row.
+/// Refuses snapshots that are not MVCC. The scan holds no pin, so a new row may take the place of
+/// an old one, and only an MVCC snapshot does not see the new row.
 ///
 /// # Safety
 ///
@@ -385,7 +385,7 @@ impl Scan {
             // SAFETY: the scan is about to return a row, and its order key is a vector.
             match unsafe { self.in_order.look(scan, found.tid) } {
                 InTable::Seen(distance) if distance < least => {
-                    let what = format!("a row is at a distance of {distance}, and it has {least} as the least");
+                    let what = format!("a row has distance {distance}, below its lower bound {least}");
                     return Err(Error::corrupt(PageId(0), what));
                 }
                 InTable::Seen(distance) => self.in_order.push(found.tid, distance)?,

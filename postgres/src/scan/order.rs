@@ -1,15 +1,16 @@
 //! The order that the executor relies on.
 //!
-//! The index knows a vector by a code, so its distances have an error, which has a bound. A row
-//! whose interval of distances meets no other is in its place, and is returned as it is. For other
-//! rows the scan returns a lower bound and asks for a recheck (`xs_recheckorderby`): the executor
-//! computes the distance from the table, and holds rows back until no other can come before them.
-//! Where their places in the table may be read, `places.rs` does that instead. The order is right
-//! only if a bound is never above the distance, and never below the bound of the row before.
+//! The index stores a code of each vector, so its distances have an error, which has a bound. If
+//! the interval of a row's distance overlaps no other interval, the order of the row is certain,
+//! and it is returned as it is. For other rows the scan returns a lower bound and asks for a
+//! recheck (`xs_recheckorderby`): the executor computes the distance from the table, and holds rows
+//! back until no other can come before them. Where their places in the table may be read,
+//! `places.rs` does that instead. The order is right only if a bound is never above the distance,
+//! and never below the bound of the row before.
 
 use pagehop_engine::{Found, Metric};
 
-/// Safety factor: later rows may have larger errors than all so far.
+/// Safety factor: a later row may have a larger error than every earlier row.
 const MARGIN: f64 = 1.5;
 
 /// The distances that the executor got so far, which bound those of later rows.
@@ -71,7 +72,8 @@ impl Order {
         }
         self.margin = self.margin.max(MARGIN * (most - least) / 2.0);
         let meets_last = least <= self.most;
-        // If errors stay below the margin, only rows within the margin may be nearer than this row.
+        // As long as errors are below the margin, only rows within the margin can be nearer than
+        // this row.
         let mut near = upcoming.map(|next| interval(&next, metric));
         let meets_next = near
             .by_ref()

@@ -1,10 +1,10 @@
-//! Puts rows in order before the executor gets them, where the place of a row in the table (`ctid`)
-//! may be read from the scan.
+//! Orders rows before the executor gets them, in scans whose plan may read the place of a row in
+//! the table (`ctid`).
 //!
-//! A row that the executor puts back in order itself (`xs_recheckorderby`) has lost its place: it
-//! is that of no block. A condition on it is false, `FOR UPDATE` and `WHERE CURRENT OF` fail, or
-//! change what they should not. So such a scan computes the distances itself, from the table, and
-//! returns rows with distances that the executor need not look at again.
+//! A row that the executor reorders (`xs_recheckorderby`) has an invalid `ctid`. A condition on it
+//! is false, and `FOR UPDATE` and `WHERE CURRENT OF` fail or change the wrong row. So such a scan
+//! computes the distances itself, from the table, and returns rows whose distances the executor
+//! need not check again.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -23,7 +23,8 @@ pub(super) struct InOrder {
     /// Whether the rows of this search wait here; `None` before its first row.
     is_wanted: Option<bool>,
     rows: BinaryHeap<Reverse<Placed>>,
-    /// The number of rows that have come: of equally far rows the first stays first.
+    /// The number of rows that were added. Rows at the same distance stay in the order in which
+    /// they were added.
     count: usize,
     /// No row that comes later is nearer.
     least: f64,
@@ -40,7 +41,7 @@ pub(super) struct Placed {
     number: usize,
 }
 
-/// What the table has of a row.
+/// A row in the table.
 pub(super) enum InTable {
     /// The true distance of the version that the scan sees.
     Seen(f64),
@@ -52,8 +53,8 @@ pub(super) enum InTable {
 }
 
 impl InOrder {
-    /// Whether rows are to wait here: where the plan reads their places, or `WHERE CURRENT OF` may,
-    /// as it may of every cursor.
+    /// Whether rows must wait here: if the plan reads their places, or `WHERE CURRENT OF` may,
+    /// which is possible with every cursor.
     ///
     /// # Safety
     ///
@@ -100,11 +101,11 @@ impl InOrder {
     ///
     /// # Errors
     ///
-    /// [`Error::Memory`] if the system does not give the memory: the server must not end for it.
+    /// [`Error::Memory`] if the system refuses the memory; the server must not end because of it.
     pub(super) fn push(&mut self, tid: pg_sys::ItemPointerData, distance: f64) -> Result<(), Error> {
         self.rows.try_reserve(1).map_err(|_| {
             let needed_bytes = ((self.rows.len() + 1) * size_of::<Placed>()) as u64;
-            let what = format!("the system does not give the memory for {} rows in order", self.rows.len() + 1);
+            let what = format!("the system does not give the memory to order {} rows", self.rows.len() + 1);
             Error::Memory { what, needed_bytes }
         })?;
         self.rows.push(Reverse(Placed { distance, tid, number: self.count }));
@@ -121,17 +122,18 @@ impl InOrder {
         self.rows.pop().map(|Reverse(row)| row)
     }
 
-    /// What the table has of the row at `tid`.
+    /// The version of the row at `tid` in the table.
     ///
     /// # Safety
     ///
     /// `scan` is about to return a row, and has one order key, which is not NULL.
     pub(super) unsafe fn look(&mut self, scan: pg_sys::IndexScanDesc, tid: pg_sys::ItemPointerData) -> InTable {
-        // SAFETY: the caller says so.
+        // SAFETY: PostgreSQL began the scan, which has its index and table open and one order key
+        // that is not NULL, as the caller ensures.
         unsafe { self.table.get_or_insert_with(|| Table::new(scan)).look(scan, tid) }
     }
 
-    /// Gives back what the table was read with.
+    /// Frees the state in which distances were computed.
     ///
     /// # Safety
     ///
@@ -167,12 +169,12 @@ impl PartialEq for Placed {
 
 impl Eq for Placed {}
 
-/// What distances are computed with. After an error, the end of the transaction gives it back.
+/// The state in which distances are computed. After an error, the end of the transaction frees it.
 struct Table {
     slot: *mut pg_sys::TupleTableSlot,
     state: *mut pg_sys::EState,
-    /// The first column of the index: no other, since its expressions are not part of the query,
-    /// and the user need not have the right to their functions.
+    /// The first column of the index. The expressions of the other columns are not part of the
+    /// query, and the user need not have the right to call their functions.
     info: *mut pg_sys::IndexInfo,
 }
 
@@ -204,8 +206,9 @@ impl Table {
     /// As [`InOrder::look`].
     unsafe fn look(&self, scan: pg_sys::IndexScanDesc, mut tid: pg_sys::ItemPointerData) -> InTable {
         let (mut is_more, mut is_dead) = (false, false);
-        // SAFETY: the caller says what the scan has. The slot is of its table. PostgreSQL itself
-        // fetches the row that the scan returns next with the same state of the table.
+        // SAFETY: the scan has its table open and one order key, as the caller ensures. The slot is
+        // for that table. PostgreSQL fetches the row that the scan returns next with the same
+        // `xs_heapfetch`, so this call may use it, too.
         unsafe {
             let (fetch, snapshot) = ((*scan).xs_heapfetch, (*scan).xs_snapshot);
             let (more, dead) = (&raw mut is_more, &raw mut is_dead);
@@ -236,7 +239,7 @@ impl Table {
             (*context).ecxt_scantuple = self.slot;
             let callers = pg_sys::MemoryContextSwitchTo((*context).ecxt_per_tuple_memory);
             let (operator, collation) = (&raw mut key.sk_func, key.sk_collation);
-            // An error of the expression is thrown on whole. Nothing here is to be dropped.
+            // An error of the expression is raised unchanged. This frame has nothing to drop.
             let distance = whole_errors::pass(|| {
                 bare::FormIndexDatum(self.info, self.slot, self.state, &raw mut value, &raw mut is_null);
                 // Only a damaged index has a row without a vector.

@@ -62,7 +62,7 @@ impl Search {
                 search.begin(scan, query, (conditions, limits))?;
                 return Ok(search);
             }
-            // It has read page 0, and what the search takes is known from that.
+            // The cursor has read page 0, from which the options of the search follow.
             let cursor = cursor(&index, query, &SearchOptions::default())?;
             let (ahead, demand) = (HeapAhead::default(), Demand::default());
             let mut search = Box::new(Self { cursor, index, ahead, ahead_before: 0, demand });
@@ -160,7 +160,7 @@ impl Search {
         self.cursor.upcoming()
     }
 
-    /// The limit that the search has come to.
+    /// The limit that the search has reached.
     #[inline]
     pub(super) fn reached(&self, limits: &Limits) -> Option<End> {
         limits.reached(&self.cursor)

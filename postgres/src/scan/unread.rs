@@ -1,19 +1,19 @@
-//! Takes distances that are not read out of a finished plan.
+//! Removes from a finished plan the distances that nothing reads.
 //!
-//! `SELECT id ... ORDER BY embedding <-> $1 LIMIT 10` has the distance as a second, hidden column
-//! of its plan: what orders rows is a column. An index scan computes it for each row it returns,
-//! from the vector in the table, and the end of the plan drops it. The index has ordered the rows
-//! before that. So after planning a NULL of the same type takes the place of the expression, where
-//! three things hold:
+//! The plan of `SELECT id ... ORDER BY embedding <-> $1 LIMIT 10` has the distance as a second,
+//! hidden column, because PostgreSQL makes each expression of ORDER BY a column. An index scan
+//! computes it for each row that it returns, from the vector in the table, and the end of the plan
+//! drops it. The index has ordered the rows before that. So after planning, the expression is
+//! replaced by a NULL of the same type if three conditions hold:
 //!
 //! - the scan returns its rows to the end of a query, a subquery or a common table expression,
 //!   through no node but a LIMIT without WITH TIES;
 //! - the column is marked there as hidden (`resjunk`): what is above cannot name it;
 //! - its expression is the one that the scan's index orders by.
 //!
-//! A node that reads the column itself (Sort, Merge Append, WITH TIES, LockRows) is in the way, so
-//! the plan stays as it is. The distances by which the executor puts rows in order do not come from
-//! the column: it computes them from the scan's own list of order expressions.
+//! If a node above the scan reads the column (Sort, Merge Append, WITH TIES, LockRows), the plan
+//! does not change. The executor does not use the column to reorder rows: it computes those
+//! distances from the scan's own list of order expressions.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -29,12 +29,12 @@ static mut PREVIOUS: pg_sys::planner_hook_type = None;
 
 /// Installs the hook. Called once, before there are threads.
 ///
-/// The first plan that uses an index loads the library while it is made, so it is made without the
-/// hook. It is not kept: plans that the session has so far are made again when they are next used.
+/// The first plan that uses an index loads the library during planning, so it is made without the
+/// hook. The session's cached plans are discarded here, so that such a plan is not used again.
 pub(crate) fn register() {
     // SAFETY: a backend has one thread when it loads the library, so no other reads or writes the
-    // two statics. Plans are marked, as they are when a message says that a table has changed,
-    // which may come while a plan is made.
+    // two statics. Plans are only marked, as a message that a table has changed marks them, and
+    // such a message may arrive while a plan is made.
     unsafe {
         PREVIOUS = pg_sys::planner_hook;
         pg_sys::planner_hook = Some(plan);
@@ -62,14 +62,14 @@ unsafe extern "C-unwind" fn plan(
     }
 }
 
-/// Takes distances that are not read out of a plan.
+/// Removes from a plan the distances that nothing reads.
 ///
 /// # Safety
 ///
 /// `planned` is a new plan that is the caller's alone, or null.
 #[pg_guard]
 unsafe extern "C-unwind" fn skip_in_plan(planned: *mut pg_sys::PlannedStmt) {
-    // SAFETY: the caller says that the plan is new.
+    // SAFETY: the caller passes a new plan, which no other code uses, or null.
     unsafe {
         if options::skips_unread_distances()
             && let Some(planned) = planned.as_ref()
@@ -125,9 +125,9 @@ unsafe fn skip_in_query(top: *mut pg_sys::Plan) {
     }
 }
 
-/// Takes the distance out of the plan of a whole query, if it is hidden there and the plan is an
-/// index scan or a LIMIT above one. No other node reads a hidden column of a whole query: that of
-/// an UPDATE or DELETE, which has others, is neither.
+/// Removes the distance from the plan of a whole query, if it is hidden there and the plan is an
+/// index scan or a LIMIT above one. No other node reads a hidden column of such a plan. The plan of
+/// an UPDATE or DELETE, which has other hidden columns, has neither form.
 ///
 /// # Safety
 ///
@@ -150,7 +150,7 @@ unsafe fn skip_distance(top: *mut pg_sys::Plan) {
     }
 }
 
-/// The scan of an index of this access method that `top` is, or whose rows `top` limits.
+/// The scan of an index of this access method: `top` itself, or the scan whose rows `top` limits.
 ///
 /// # Safety
 ///
@@ -176,8 +176,8 @@ unsafe fn ordered_scan(top: *mut pg_sys::Plan) -> Option<*mut pg_sys::IndexScan>
     }
 }
 
-/// Where the scan below `top` computes a column of `top`, as a position in its list; `None` if it
-/// is not one column of the scan, or if another column of `top` is the same.
+/// The position, in the target list of the scan below `top`, of a column of `top`. `None` if the
+/// column is not one column of the scan, or if another column of `top` is the same one.
 ///
 /// # Safety
 ///

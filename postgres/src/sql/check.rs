@@ -1,6 +1,7 @@
 //! `pagehop_check`: reads every page of an index and proves that they agree.
 //!
-//! Insertions wait until it is over, so it takes the right to maintain the table, as VACUUM does.
+//! Insertions wait until it has ended, so it requires the right to maintain the table, as VACUUM
+//! does.
 
 use std::ops::ControlFlow;
 

@@ -41,7 +41,7 @@ pub(super) unsafe fn row<const N: usize>(
     let agrees = class == pg_sys::TypeFuncClass::TYPEFUNC_COMPOSITE && unsafe { (*columns).natts } as usize == N;
     if !agrees {
         let what = format!("the function should have {N} columns of output");
-        let hint = "ALTER EXTENSION pagehop UPDATE; makes the functions those of the library.".to_string();
+        let hint = "ALTER EXTENSION pagehop UPDATE; installs the functions of the loaded library.".to_string();
         errors::report(PgSqlErrorCode::ERRCODE_DATATYPE_MISMATCH, what, Some(hint));
     }
     let values = values.map(Into::into);

@@ -76,7 +76,7 @@ fn describe(target: &Target) -> Result<[Option<pg_sys::Datum>; COLUMNS], Error> 
     }
     values[23] = Some(pg_sys::Datum::from(wants_training));
     let reached = match default_recall.filter(|_| known.is_some()) {
-        // Searches do not find a recall that no search of the calibration reached.
+        // Searches do not reach a recall that no search of the calibration reached.
         Some(target) => Some(open.options(LIKELY_K, &Effort::Recall(target))?.reach.of(target)),
         None => None,
     };

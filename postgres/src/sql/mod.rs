@@ -1,8 +1,7 @@
-//! Functions for users: what an index says of itself, whether it is sound, what recall it has, what
-//! a scan cost.
+//! Functions for users: the state of an index, a check of it, its recall, and the cost of a scan.
 //!
-//! To ask takes the right to read the table; to check or to calibrate takes the right to maintain
-//! it.
+//! A question requires the right to read the table; a check or a calibration requires the right to
+//! maintain it.
 //!
 //! | file | job |
 //! |---|---|

@@ -19,7 +19,7 @@ pub(super) type Argument = (usize, Element);
 ///
 /// `call` is a call of a function whose argument is an array, not null, of vectors of that type.
 pub(super) unsafe fn given(call: pg_sys::FunctionCallInfo, given: Option<Argument>) -> Queries {
-    // SAFETY: the caller says what the argument is.
+    // SAFETY: the argument is an array, not null, of vectors of that type, as the caller ensures.
     given.map(|(at, element)| unsafe { vectors(call, at, element) })
 }
 
@@ -36,9 +36,10 @@ unsafe fn vectors(call: pg_sys::FunctionCallInfo, at: usize, element: Element) -
         let array = pg_sys::pg_detoast_datum(datum.cast_mut_ptr());
         (array, pg_sys::array_create_iterator(array.cast(), 0, std::ptr::null_mut()))
     };
-    // SAFETY: the array was brought in above.
+    // SAFETY: the array was detoasted above.
     let bytes = unsafe { pgrx::varlena::varsize_any(array) } as u64;
-    // Twice, as vectors and as those that have a place, with four bytes for each component.
+    // The queries are in memory twice, with four bytes for each component: all of them, and those
+    // that the index can hold.
     memory::budget("reading these queries", 2 * bytes * if element == Element::F16 { 2 } else { 1 });
     let (mut value, mut is_null, mut queries) = (pg_sys::Datum::from(0), false, Vec::new());
     // SAFETY: the iterator is of the array above, and an element that is not null is a vector.

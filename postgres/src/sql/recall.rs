@@ -85,7 +85,7 @@ unsafe fn calibrate(call: pg_sys::FunctionCallInfo, given: Option<Argument>) -> 
     }
     // SAFETY: the caller says that the first argument is a `regclass`.
     let target = unsafe { Target::open(call, pg_sys::ACL_MAINTAIN) };
-    // SAFETY: the caller says where the queries are.
+    // SAFETY: `given` is an argument of the call, an array of vectors, as the caller ensures.
     let queries = unsafe { queries::given(call, given) };
     let found = measure_and_store(&target, &queries).unwrap_or_else(|error| target.raise(error));
     if found.is_none() {
@@ -149,7 +149,7 @@ unsafe fn calibration(call: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
 unsafe fn recall(call: pg_sys::FunctionCallInfo, samples: usize, given: Option<Argument>) -> pg_sys::Datum {
     // SAFETY: the caller says that the second argument is an `int4`, and the first a `regclass`.
     let (k, target) = unsafe { (int4(call, 1), Target::open(call, pg_sys::ACL_SELECT)) };
-    // SAFETY: the caller says where the queries are.
+    // SAFETY: `given` is an argument of the call, an array of vectors, as the caller ensures.
     let queries = unsafe { queries::given(call, given) };
     let report = measure(&target, k, samples, &queries).unwrap_or_else(|error| target.raise(error));
     target.close();
@@ -192,8 +192,8 @@ fn warn(target: &Target, info: &Info, report: &RecallReport, by_queries: bool) {
         let Measured { rows, changes, longer_rows, .. } = known;
         let what = if longer_rows {
             format!(
-                "longer rows than all before were added to index \"{name}\" since it was calibrated: searches may take \
-                 longer than they need for {asked}"
+                "rows longer than all earlier ones were added to index \"{name}\" since it was calibrated: searches \
+                 may take longer than they need for {asked}"
             )
         } else {
             format!(

@@ -1,4 +1,4 @@
-//! The index that a function is about: found, allowed, open and locked.
+//! The index that a function works on: finds it, checks the user's rights, opens and locks it.
 
 use pagehop_engine::Error;
 use pgrx::pg_sys;
@@ -9,7 +9,7 @@ use crate::{errors, replay};
 /// Lock under which an index is read, as by any query.
 const LOCK: pg_sys::LOCKMODE = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
 
-/// The index of a user's question, and its table, both open and locked.
+/// The index that the user named, and its table, both open and locked.
 pub(super) struct Target {
     table: pg_sys::Relation,
     index: pg_sys::Relation,

@@ -131,7 +131,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     };
     if !args.reporting.quiet {
         if resumed_rows > 0 {
-            say(format_args!("went on after {} rows that a killed build had connected", grouped(resumed_rows)));
+            say(format_args!("resumed: an earlier build had connected {} rows", grouped(resumed_rows)));
         }
         let Report { rows, dim, pages, bytes, seconds, .. } = report;
         say(format_args!(

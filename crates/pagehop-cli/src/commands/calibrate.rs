@@ -23,7 +23,7 @@ use crate::queries::read_queries;
 pub(crate) struct Args {
     /// The index.
     index: PathBuf,
-    /// File of at least 50 typical queries, of which up to 8,000 are used, evenly spaced; without
+    /// File of at least 50 of your queries, of which up to 8,000 are used, evenly spaced; without
     /// it, vectors of the index serve as queries.
     #[arg(long, value_name = "FILE")]
     queries: Option<PathBuf>,

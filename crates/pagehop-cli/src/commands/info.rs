@@ -191,7 +191,7 @@ impl Report<'_> {
         let Some(known) = &self.calibrated else { return "never".to_owned() };
         let (samples, rows) = (grouped(known.samples.into()), grouped(known.rows));
         let queries = match known.by_queries {
-            true => format!("{samples} given queries"),
+            true => format!("{samples} of your queries"),
             false => format!("its own vectors, {samples} of them compared with every row,"),
         };
         format!("with {queries} at {rows} rows; {} added or deleted since", grouped(known.changes))

@@ -18,7 +18,7 @@ use crate::progress::ProgressLine;
 /// which there may be 1 GiB; `pagehop compact` does the same in a new file, within --memory.
 /// Searches continue. If the training is stopped or fails, the index is as it was.
 ///
-/// Then the index is calibrated again, unless it was calibrated with real queries. If that is
+/// Then the index is calibrated again, unless it was calibrated with your queries. If that is
 /// stopped or fails, the index is trained, and `pagehop calibrate` measures its settings again.
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -15,7 +15,7 @@ use crate::progress::ProgressLine;
 ///
 /// Searches continue. If it is stopped, the part that was done stays done. Then the index is
 /// calibrated, if a fifth of its rows has changed since the last time, unless it was calibrated
-/// with real queries.
+/// with your queries.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The index.
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
                 let _ = index_file::close(&args.index, index);
             }
             let more = format!(
-                "{} of {} dead rows are removed; run the same command again to go on",
+                "{} of {} dead rows are removed; run the same command again to continue",
                 grouped(freed),
                 grouped(before)
             );

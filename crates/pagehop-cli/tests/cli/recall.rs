@@ -46,8 +46,8 @@ fn an_index_is_calibrated_later() {
     assert!(folder.info("later.pagehop")["calibrated"].is_null());
     for line in ["search later.pagehop queries.fbin --recall 0.9", "recall later.pagehop --recall 0.9"] {
         let run = folder.run(line);
-        let warned = "warning: later.pagehop was never calibrated, so it is not known what --recall 0.9 takes; \
-                      `pagehop calibrate later.pagehop` measures it";
+        let warned = "warning: later.pagehop was never calibrated, so the settings for --recall 0.9 are not known; \
+                      `pagehop calibrate later.pagehop` measures them";
         assert_eq!(run.stderr.matches(warned).count(), 1, "{line}: {run:?}");
         run.ok();
     }

@@ -138,20 +138,13 @@ impl ColumnRows {
     pub fn push(&mut self, values: &[Value]) -> Result<(), Error> {
         if values.len() != self.columns.len() {
             let (given, columns) = (values.len(), self.columns.len());
-            return Err(Error::argument(format!(
-                "row {}: it has {given} values, there are {columns} columns",
-                self.len()
-            )));
+            let what = format!("it has {given} values, there are {columns} columns");
+            return Err(Error::argument(what).of_row(self.len(), None));
         }
         let (mut missing, mut keys) = (0u8, [0u64; COLUMNS_MAX]);
         let (mut sets, mut tags) = (TagSets::new(), 0);
         for (at, (value, column)) in values.iter().zip(&self.columns).enumerate() {
-            let named = |error| match error {
-                Error::Argument { what } => {
-                    Error::argument(format!("row {}, column {:?}: {what}", self.len(), column.name))
-                }
-                other => other,
-            };
+            let named = |error: Error| error.about(format_args!("row {}, column {:?}", self.len(), column.name));
             if column.kind == ColumnKind::Tags {
                 let set =
                     if let Value::Tags(tags) = value { tags::set_of(tags).map_err(named)? } else { Vec::new() };
@@ -163,9 +156,7 @@ impl ColumnRows {
                 None => missing |= 1 << at,
             }
         }
-        if let Err(Error::Argument { what }) = tags::check_count(tags) {
-            return Err(Error::argument(format!("row {}: {what}", self.len())));
-        }
+        tags::check_count(tags).map_err(|error| error.of_row(self.len(), None))?;
         if values.is_empty() {
             return Ok(());
         }

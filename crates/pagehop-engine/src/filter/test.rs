@@ -270,10 +270,7 @@ fn tags_test(columns: &[Column], name: &str, tags: &[String], is_in: bool) -> Re
 }
 
 fn of_column(name: &str, error: Error) -> Error {
-    match error {
-        Error::Argument { what } => Error::argument(format!("column {name:?}: {what}")),
-        other => other,
-    }
+    error.about(format_args!("column {name:?}"))
 }
 
 #[cfg(test)]

@@ -36,18 +36,18 @@ pub use build::memory::build_memory_bytes;
 pub use build::{build, create};
 pub use change::Change;
 pub use change::beside::{HostRows, TrainingHost};
+pub use change::graph::in_edges::InEdges;
 pub use change::hosted::{Prepared, check_row};
-pub use change::in_edges::InEdges;
-pub use change::pending::PendingPlace;
+pub use change::pages::pending::PendingPlace;
 pub use change::training::TRAINED_ENOUGH;
 pub use open::Index;
-pub use payloads::Payloads;
+pub use payloads::{Payloads, ReadParts, RowParts};
 pub use recall::calibrate::{
     CALIBRATION_QUERIES_MAX, CALIBRATION_QUERIES_MIN, calibrate_within, calibration_memory_bytes,
     calibration_memory_bytes_min,
 };
 pub use search::batch::Batch;
 pub use search::cursor::Cursor;
-pub use search::filter_plan::FilterPlan;
+pub use search::filter::plan::FilterPlan;
 pub use search::found::Found;
 pub use search::searcher::Searcher;

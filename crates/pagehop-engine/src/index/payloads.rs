@@ -12,7 +12,25 @@ use crate::{BODY_BYTES, Error, Hit, SearchResult};
 /// The payload of each row, in order; `None` for a row without one.
 pub type Payloads = Vec<Option<Vec<u8>>>;
 
-/// How often a search is repeated because its rows were replaced before their payloads were read.
+/// The parts of rows that are read beside the ids and distances of a search's result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowParts {
+    /// The ids, of an index whose ids are texts.
+    pub text_ids: bool,
+    /// The payloads, of an index that keeps any.
+    pub payloads: bool,
+}
+
+/// These parts of the rows that a search found, nearest first; `None` for a part that was not read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadParts {
+    /// The ids.
+    pub text_ids: Option<Vec<String>>,
+    /// The payloads.
+    pub payloads: Option<Payloads>,
+}
+
+/// How often a search is repeated because its rows were replaced before parts of them were read.
 const SEARCHES_MAX: usize = 100;
 
 impl<P: Pages> Index<P> {
@@ -80,39 +98,38 @@ impl<P: Pages> Index<P> {
         })
     }
 
-    /// The result of `search`, and the payloads of the rows that it found. Repeats the search while
-    /// other commits replace or delete these rows in between.
+    /// The result of `search`, and `parts` of the rows that it found, as the rows were then.
+    /// Repeats the search while other commits replace or delete these rows in between.
     ///
     /// # Errors
     ///
-    /// Those of `search` and of [`Index::payloads_of`]; [`Error::Busy`] if commits replace these
-    /// rows too often.
-    pub fn with_payloads(
+    /// Those of `search`, of [`Index::text_ids_of`] and of [`Index::payloads_of`]; [`Error::Busy`]
+    /// if commits replace these rows too often.
+    pub fn search_and_read(
         &self,
-        search: impl FnMut() -> Result<SearchResult, Error>,
-    ) -> Result<(SearchResult, Payloads), Error> {
-        self.search_and(search, |result| self.payloads_of(result))
-    }
-
-    /// The result of `search`, and the result of `read` for its rows, such as their [text
-    /// ids](Index::text_ids_of) and [payloads](Index::payloads_of). Repeats the search while `read`
-    /// finds nothing, because other commits replace or delete these rows in between.
-    ///
-    /// # Errors
-    ///
-    /// Those of `search` and of `read`; [`Error::Busy`] if commits replace these rows too often.
-    pub fn search_and<T>(
-        &self,
+        parts: RowParts,
         mut search: impl FnMut() -> Result<SearchResult, Error>,
-        mut read: impl FnMut(&SearchResult) -> Result<Option<T>, Error>,
-    ) -> Result<(SearchResult, T), Error> {
+    ) -> Result<(SearchResult, ReadParts), Error> {
         for _ in 0..SEARCHES_MAX {
             let result = search()?;
-            if let Some(found) = read(&result)? {
-                return Ok((result, found));
+            if let Some(read) = self.parts_of(&result, parts)? {
+                return Ok((result, read));
             }
         }
         Err(Error::busy("rows were replaced too often between search and read; try again"))
+    }
+
+    fn parts_of(&self, result: &SearchResult, parts: RowParts) -> Result<Option<ReadParts>, Error> {
+        let mut read = ReadParts::default();
+        if parts.text_ids {
+            let Some(text_ids) = self.text_ids_of(result)? else { return Ok(None) };
+            read.text_ids = Some(text_ids);
+        }
+        if parts.payloads {
+            let Some(payloads) = self.payloads_of(result)? else { return Ok(None) };
+            read.payloads = Some(payloads);
+        }
+        Ok(Some(read))
     }
 
     /// The result of `read` for the places of the records of rows that a search found; `None` if

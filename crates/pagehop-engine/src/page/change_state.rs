@@ -158,10 +158,10 @@ impl ChangeState {
         self.free_slots = self.free_slots.wrapping_add(slots as u32);
     }
 
-    /// Counts a node that dies. It counts as a duplicate as long as there are any, since nothing
-    /// says what it was. If it was none, the model may be trained again too early, and then
-    /// duplicates are counted again. If no duplicate were taken off, the model would never be
-    /// trained again where duplicates come and go.
+    /// Counts a node that dies. We do not know whether it was a duplicate, so we assume that it was
+    /// while any are counted. A wrong guess may cause an early training, which counts duplicates
+    /// again. If we never assumed it, an index whose duplicates come and go would never be trained
+    /// again.
     pub(crate) fn count_dead_row(&mut self) {
         self.dead_rows = self.dead_rows.wrapping_add(1);
         self.equal_rows = self.equal_rows.saturating_sub(1);

@@ -12,16 +12,16 @@ use super::postings::{Posting, PostingKey};
 use crate::Error;
 use crate::ids::NodeId;
 
-/// Of ten postings of a full leaf, those that stay on it when a greater one comes: where values
-/// only grow, leaves stay as they are left.
+/// Of ten postings of a full leaf, the number that stays on it if the new posting is the greatest.
+/// Where values only grow, no later posting goes to a leaf that was split.
 const STAY_OF_10: usize = 9;
 
-/// Removes the posting of a node from a leaf, or that of its `tag` if it has several. Returns how
-/// full the leaf is then; `None` if there was no such posting.
+/// Removes the posting of a node from a leaf, or the posting of its tag in a column of tags.
+/// Returns how full the leaf is then; `None` if there was no such posting.
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if it is no leaf.
+/// [`Error::Corrupt`] if the page is not a leaf.
 pub(crate) fn remove(
     tree: &Tree,
     leaf: PageId,
@@ -35,12 +35,12 @@ pub(crate) fn remove(
     Ok(Some(Fill { count, capacity: tree.shape.capacity }))
 }
 
-/// Splits the full root, which keeps its place: the bodies are its own and those of two new pages.
-/// `key` is what comes next.
+/// Splits the full root, which keeps its page. The bodies are those of the root and of two new
+/// pages. `key` is inserted next.
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if it is no page of a tree.
+/// [`Error::Corrupt`] if it is not a page of a tree.
 pub(crate) fn split_root(
     tree: &Tree,
     [front, back]: [PageId; 2],
@@ -56,12 +56,12 @@ pub(crate) fn split_root(
     Ok(())
 }
 
-/// Moves the upper part of a full child to a new page behind it. The bodies are those of its
-/// parent, which has room, its own and that of the new page. `key` is what comes next.
+/// Moves the upper part of a full child to a new page behind it. The bodies are those of the
+/// parent, which has room, of the child and of the new page. `key` is inserted next.
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if the first two are no pages of a tree.
+/// [`Error::Corrupt`] if the first two are not pages of a tree.
 pub(crate) fn split_child(
     tree: &Tree,
     [parent, full, new]: [PageId; 3],
@@ -80,12 +80,13 @@ pub(crate) fn split_child(
     Ok(())
 }
 
-/// Merges two neighbors, the children of a page at positions `at` and `at + 1`, that fit. The
-/// bodies are those of the page and of both. Returns which of both has nothing any more, 1 or 2.
+/// Merges two neighbors that fit on one page: the children of a page at positions `at` and
+/// `at + 1`. The bodies are those of the parent and of the two. Returns which of the two is no
+/// longer in the tree: 1 (left) or 2 (right).
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if they are no such pages.
+/// [`Error::Corrupt`] if they are not such pages.
 pub(crate) fn merge(
     tree: &Tree,
     [parent, left, right]: [PageId; 3],
@@ -97,7 +98,8 @@ pub(crate) fn merge(
     let mut children = children(tree, parent, parent_body)?;
     let both = children.get(at..at + 2).map(|pair| [pair[0].1, pair[1].1]);
     if both != Some([left, right]) {
-        return Err(Error::corrupt(parent, "its children are others than before"));
+        let what = format!("its children {at} and {} are not pages {} and {}", at + 1, left.0, right.0);
+        return Err(Error::corrupt(parent, what));
     }
     let number = next_number(tree, left_body, commit);
     let (low, high) = (tree.page(left, left_body)?, tree.page(right, right_body)?);
@@ -132,11 +134,11 @@ pub(crate) fn merge(
     Ok(gone)
 }
 
-/// Takes `child`, below which there is no posting, out of a page with other children.
+/// Removes `child`, below which there is no posting, from a page with other children.
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if they are no such pages.
+/// [`Error::Corrupt`] if they are not such pages.
 pub(crate) fn take_out(
     tree: &Tree,
     (parent, child): (PageId, PageId),
@@ -153,11 +155,11 @@ pub(crate) fn take_out(
     Ok(())
 }
 
-/// Makes the root what its only child is. The bodies are those of both.
+/// Copies the only child into the root. The bodies are those of the root and of the child.
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if the child is no page of a tree.
+/// [`Error::Corrupt`] if the child is not a page of a tree.
 pub(crate) fn pull_up(tree: &Tree, child: PageId, bodies: &mut [&mut [u8]], commit: u64) -> Result<(), Error> {
     let [root_body, child_body] = bodies else { unreachable!("two pages were asked for") };
     let number = next_number(tree, root_body, commit);

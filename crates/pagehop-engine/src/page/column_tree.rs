@@ -68,8 +68,8 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if it is none, or one of which a commit after the reader's snapshot has
-    /// moved postings: other pages may be those of before.
+    /// [`Error::Corrupt`] if it is not a page of the tree, or if a commit after the reader's
+    /// snapshot moved its postings: other pages may still be older.
     pub(super) fn page<'a>(&'a self, page: PageId, body: &'a [u8]) -> Result<TreePage<'a>, Error> {
         let found = match kind(body) {
             Some(PageKind::ColumnLeaf) => TreePage::Leaf(PostingLeaf::new(&self.shape, page, body)?),

@@ -228,10 +228,8 @@ pub(crate) fn rounded<'v>(
     if let Some(at) = beyond {
         let dim = components.len() / ids.len().max(1);
         let (row, component, value) = (at / dim, at % dim, components[at]);
-        return Err(Error::argument(format!(
-            "{}: component {component} is {value}, float16 holds up to 65504: keep float32",
-            row_ids::named(id_kind, first + row, ids[row])
-        )));
+        let what = format!("component {component} is {value}, float16 holds up to 65504: keep float32");
+        return Err(Error::argument(what).of_row(first + row, row_ids::known_number(id_kind, ids[row])));
     }
     Ok(Cow::Owned(rounded))
 }

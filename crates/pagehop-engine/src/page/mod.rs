@@ -183,7 +183,8 @@ pub(crate) fn read_ahead(reader: &impl Reader, page: u32, pages: &Range<u32>) {
     (start..end.min(pages.end)).for_each(|page| reader.start(PageId(page), 0..0));
 }
 
-/// Runs `work` with a reader, which is paused however that ends: who gets the error may go on.
+/// Runs `work` with a reader. The reader is paused also after an error, because the caller may
+/// continue with the host.
 pub(crate) fn with_reader<P: Pages, T>(
     pages: &P,
     work: impl FnOnce(&mut P::Reader<'_>) -> Result<T, Error>,

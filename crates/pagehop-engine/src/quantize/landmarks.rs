@@ -7,8 +7,8 @@
 //! al. 2011).
 //!
 //! A landmark is a hint, like an edge. A build chooses landmarks, and insertions add to them
-//! (`index/change/landmarks.rs`). Deletions leave them as they are: the row of a landmark may be
-//! gone, and its slot may hold another row. A search that is misled finds its way from the entry
+//! (`index/change/graph/landmarks.rs`). Deletions leave them as they are: the row of a landmark may
+//! be gone, and its slot may hold another row. A search that is misled finds its way from the entry
 //! point, which changes keep right.
 
 use super::centroids::Centroids;

@@ -9,7 +9,7 @@ use crate::support;
 use crate::support::{Rows, calibrated, embeddings, index, metrics, no_progress, recall, truth};
 use pagehop_engine::{
     Batch, CALIBRATED_ROWS_MIN, CALIBRATION_QUERIES_MAX, CALIBRATION_QUERIES_MIN, Calibration, Effort, Error,
-    Index, Metric, RECALL_DEFAULT, Reach, SEARCH_LIST_MAX, SearchOptions, SearchResult, calibrate_within,
+    Index, Metric, RECALL_DEFAULT, Reach, RowParts, SEARCH_LIST_MAX, SearchOptions, SearchResult, calibrate_within,
     calibration_memory_bytes, calibration_memory_bytes_min,
 };
 use pagehop_sim::MemPages;
@@ -123,9 +123,10 @@ fn a_batch_answers_as_one_query_after_the_other() {
     for effort in [Effort::Default, Effort::Recall(1.0)] {
         let plan = index.options(7, &effort).unwrap();
         for threads in [1, 3] {
-            let batch = Batch { queries: &queries, k: 7, plan: &plan, filter: None, threads };
+            let batch =
+                Batch { queries: &queries, k: 7, plan: &plan, filter: None, threads, parts: RowParts::default() };
             let mut results = vec![SearchResult::default(); 40];
-            let write = |place: &mut SearchResult, result| {
+            let write = |place: &mut SearchResult, result, _| {
                 *place = result;
                 Ok(())
             };
@@ -142,8 +143,9 @@ fn a_batch_answers_as_one_query_after_the_other() {
     queries[31 * DIM..32 * DIM].fill(0.0);
     for effort in [Effort::Default, Effort::Recall(1.0)] {
         let plan = index.options(7, &effort).unwrap();
-        let batch = Batch { queries: &queries, k: 7, plan: &plan, filter: None, threads: 2 };
-        let failed = index.search_batch(&batch, &mut no_progress(), &mut [(); 40], |(), _| Ok(()));
+        let batch =
+            Batch { queries: &queries, k: 7, plan: &plan, filter: None, threads: 2, parts: RowParts::default() };
+        let failed = index.search_batch(&batch, &mut no_progress(), &mut [(); 40], |(), _, _| Ok(()));
         assert!(matches!(failed, Err((31, Error::Argument { .. }))), "{effort:?}: {failed:?}");
     }
 }

@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 
 use crate::support::{ColumnSource, Noise, distance, embeddings, no_progress, options};
 use pagehop_engine::{
-    Batch, Column, ColumnKind, ColumnRows, Comparison, Error, Filter, Index, Metric, SearchOptions, SearchPlan,
-    Value, build,
+    Batch, Column, ColumnKind, ColumnRows, Comparison, Error, Filter, Index, Metric, RowParts, SearchOptions,
+    SearchPlan, Value, build,
 };
 use pagehop_sim::MemPages;
 
@@ -186,13 +186,14 @@ fn an_exact_search_with_a_filter_can_be_interrupted() {
     let some: Vec<u64> = (0..300).map(id).collect();
     for filter in [below(0, 7), Filter::Ids(some)] {
         let plan = index.plan_filter(&filter).unwrap();
-        let batch = Batch { queries: &query, k: 10, plan: &SearchPlan::exact(), filter: Some(&plan), threads: 1 };
+        let (exact, filter, parts) = (SearchPlan::exact(), Some(&plan), RowParts::default());
+        let batch = Batch { queries: &query, k: 10, plan: &exact, filter, threads: 1, parts };
         let (mut looks, mut places) = (0, [()]);
         let mut progress = |_| {
             looks += 1;
             if looks == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let searched = index.search_batch(&batch, &mut progress, &mut places, |(), _| Ok(()));
+        let searched = index.search_batch(&batch, &mut progress, &mut places, |(), _, _| Ok(()));
         assert!(matches!(searched, Err((0, Error::Interrupted))), "{searched:?}");
     }
 }

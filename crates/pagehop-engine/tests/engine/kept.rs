@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::support::{Noise, Rows, built, distance, embeddings, no_progress, options};
 use pagehop_engine::{
     Batch, BuildOptions, Column, ColumnKind, ColumnRows, CreateOptions, Effort, Error, Filter, IdKind, Index,
-    Metric, SearchOptions, SearchPlan, SearchResult, Value, Vectors, build, create,
+    Metric, RowParts, SearchOptions, SearchPlan, SearchResult, Value, Vectors, build, create,
 };
 use pagehop_sim::{Damage, MemPages, Rng, damage};
 
@@ -356,9 +356,10 @@ fn batches_answer_as_single_searches_do() {
     let index = Index::open(&pages).unwrap();
     let queries = embeddings(dim, 40, 9);
     let plan = index.options(6, &Effort::Settings { search_list: Some(40), slack: None }).unwrap();
-    let batch = Batch { queries: &queries, k: 6, plan: &plan, filter: None, threads: 2 };
+    let batch =
+        Batch { queries: &queries, k: 6, plan: &plan, filter: None, threads: 2, parts: RowParts::default() };
     let mut results = vec![SearchResult::default(); 40];
-    let write = |place: &mut SearchResult, result| {
+    let write = |place: &mut SearchResult, result, _| {
         *place = result;
         Ok(())
     };

@@ -167,7 +167,7 @@ fn a_source_that_changes_between_scans_is_an_error() {
             let mut source = Changing { rows: rows.clone(), scans, change };
             match build(&mut source, &options, &mut Spilling::default(), &mut no_progress()) {
                 Ok(_) => assert!(is_sound, "{says} in scan {scans}, {vectors:?}"),
-                Err(Error::Argument { what }) => assert!(!is_sound && what.contains(says), "{says}: {what}"),
+                Err(Error::Argument { what }) => assert!(!is_sound && what.reason.contains(says), "{says}: {what}"),
                 Err(error) => panic!("{error}"),
             }
         }

@@ -78,7 +78,7 @@ fn unknown_ids_are_named_and_what_is_taken_is_gone() {
     let unknown: Vec<u64> = (2..15).chain([ids[3]]).collect();
     let error = Index::open(&pages).unwrap().vectors(&unknown).unwrap_err();
     assert!(
-        matches!(&error, Error::Argument { what } if what == "2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 3 more are not in the index"),
+        matches!(&error, Error::Argument { what } if what.reason == "2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 3 more are not in the index"),
         "{error}"
     );
 

@@ -360,7 +360,11 @@ fn an_id_that_repeats_is_named_with_its_rows() {
         let before = std::mem::replace(&mut rows.ids[other], repeated);
         let result = spill(&mut rows.clone(), &options);
         let said = format!("id {repeated} is given to rows {one} and {other}; each row needs an id of its own");
-        assert!(matches!(&result, Err(Error::Argument { what }) if *what == said), "{said}: {:?}", result.err());
+        assert!(
+            matches!(&result, Err(Error::Argument { what }) if what.reason == said),
+            "{said}: {:?}",
+            result.err()
+        );
         rows.ids[other] = before;
     }
 }

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::support;
 use crate::support::{Rows, embeddings, no_progress, options};
-use pagehop_engine::{Batch, Effort, Error, Index, Metric, PageId, Pages, Reader, SearchOptions, SearchResult};
+use pagehop_engine::{
+    Batch, Effort, Error, Index, Metric, PageId, Pages, Reader, RowParts, SearchOptions, SearchResult,
+};
 use pagehop_sim::MemPages;
 
 const DIM: usize = 24;
@@ -106,9 +108,9 @@ fn answers(
 ) -> Result<Vec<SearchResult>, (usize, Error)> {
     let plan = index.options(7, &Effort::Settings { search_list: Some(40), slack: None }).unwrap();
     let plan = pagehop_engine::SearchPlan { options: Some(options.clone()), ..plan };
-    let batch = Batch { queries, k: 7, plan: &plan, filter: None, threads: 1 };
+    let batch = Batch { queries, k: 7, plan: &plan, filter: None, threads: 1, parts: RowParts::default() };
     let mut results = vec![SearchResult::default(); QUERIES];
-    let write = |place: &mut SearchResult, result| {
+    let write = |place: &mut SearchResult, result, _| {
         *place = result;
         Ok(())
     };

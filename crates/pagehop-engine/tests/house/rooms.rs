@@ -74,7 +74,10 @@ const INDEX_ROOMS: [(&str, &[&str]); 16] = [
     ("index/rows", &["index/find", "index/state", "index/open"]),
     ("index/payloads", &["index/find", "index/state", "index/open"]),
     ("index/build", &[]),
-    ("index/search", &["index/model", "index/node_set", "index/state", "index/open", "index/find"]),
+    (
+        "index/search",
+        &["index/model", "index/node_set", "index/state", "index/open", "index/find", "index/payloads"],
+    ),
     ("index/info", &["index/open", "index/search"]),
     ("index/rebuild", &["index/build", "index/open", "index/search", "index/state"]),
     (

@@ -3,7 +3,7 @@
 
 use pagehop_engine::{
     AddReport, Change, ColumnRows, Cursor, DeleteReport, Error, Filter, Found, IdKind, Index, OnProgress, Pages,
-    PagesMut, Payloads, SearchResult,
+    PagesMut, Payloads, RowParts, SearchResult,
 };
 
 /// The text of a number. Texts have different lengths, up to 1,015 bytes.
@@ -73,7 +73,13 @@ pub(super) fn search<P: Pages>(
     index: &Index<P>,
     search: impl FnMut() -> Result<SearchResult, Error>,
 ) -> Result<(SearchResult, Vec<u64>), Error> {
-    index.search_and(search, |result| found(index, result))
+    let parts = RowParts { text_ids: are_texts(index)?, ..RowParts::default() };
+    let (result, read) = index.search_and_read(parts, search)?;
+    let ids = match read.text_ids {
+        Some(texts) => numbers(&texts),
+        None => result.hits.iter().map(|hit| hit.row_id).collect(),
+    };
+    Ok((result, ids))
 }
 
 /// The id of a row that a cursor found.

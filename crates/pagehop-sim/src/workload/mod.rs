@@ -10,7 +10,6 @@
 //! - `world.rs`: the state of a run; opens the index and ends processes.
 //! - `calls.rs`: whole operations of several transactions: automatic vacuum, compaction.
 //! - `session.rs`, `parts.rs`: the operations while the index is open; transactions.
-//! - `outcome.rs`: the counters of a run, and why an operation did not succeed.
 
 mod calls;
 pub mod columns;

@@ -65,7 +65,7 @@ impl Model {
         self.floor = 0;
     }
 
-    /// Records that the store went on after failed commits: none of them took effect.
+    /// Records that the store continued after failed commits: none of them took effect.
     pub(super) fn forget_doubts(&mut self) {
         self.in_doubt.clear();
     }

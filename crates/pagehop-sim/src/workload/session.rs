@@ -78,7 +78,7 @@ fn operations(world: &mut World, index: &Index<IndexFile>, most: u64) -> Checked
     Ok(End::Close)
 }
 
-/// Checks that a failed operation did not change the index, and chooses how to go on.
+/// Checks that a failed operation did not change the index, and chooses how to continue.
 fn after_failure(world: &mut World, index: &Index<IndexFile>) -> Checked<Option<End>> {
     if world.disk.is_stopped() {
         return Ok(Some(End::Lost));

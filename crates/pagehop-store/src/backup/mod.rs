@@ -49,22 +49,21 @@ pub struct BackupReport {
 }
 
 /// Copies `index` as of its newest commit to `target`, a file that needs no log and is durable when
-/// this returns. Every commit that was reported before the call is in it, and of later ones those
-/// up to some commit, each whole. Every page is verified. Transactions and checkpoints go on during
-/// the copy. The copy has the identity of the index.
+/// this returns. It contains every commit that was reported before the call, and all later commits
+/// up to some commit, each complete. Every page is verified. Transactions and checkpoints go on
+/// during the copy. The copy has the identity of the index.
 ///
 /// Reads and writes about as many bytes as the index and its log have, by at most four threads; 1
 /// MiB of memory for each of them, and 32 bytes for each page with records in the log.
 ///
 /// # Errors
 ///
-/// [`Error::Argument`] if something is at `target` and may not be overwritten: anything at all
-/// without `overwrite`; in any case what is not a file, the index itself and the files beside it.
+/// [`Error::Argument`] if something is at `target` and may not be overwritten: without `overwrite`,
+/// anything; with it, whatever is not a file, the index itself and the files beside it.
 /// [`Error::Busy`] if another process is writing an index at `target`, or if checkpoints follow
 /// each other faster than changed pages can be copied. [`Error::Corrupt`] for a page that neither
 /// the file nor the log has. [`Error::Interrupted`] if `progress` says so; its phases are `copy`
-/// and `log`. [`Error::Full`] and [`Error::Io`] if the system refuses. What was at `target` is
-/// untouched then.
+/// and `log`. [`Error::Full`] and [`Error::Io`] if the system refuses. `target` is then unchanged.
 pub fn backup(
     index: &Index<IndexFile>,
     target: &Path,
@@ -114,7 +113,7 @@ impl<'a> Copy<'a> {
         let mut changed_since = None;
         for _ in 0..PASSES_MAX {
             if versions.news == News::None {
-                // Changes from before the log began again are not known here.
+                // Changes from before the log began again are not known.
                 versions.catch_up()?;
                 changed_since = None;
             }
@@ -134,8 +133,9 @@ impl<'a> Copy<'a> {
         )))
     }
 
-    /// Copies the pages that have had records since the position `changed_since`, or all, of a file
-    /// of `length` bytes. Each is whole then, in some version.
+    /// Copies the pages that have had records since the position `changed_since`, or all pages, of
+    /// a file of `length` bytes. Each copy is a complete version of its page, not necessarily the
+    /// newest.
     fn copy_pages(&mut self, length: u64, changed_since: Option<u64>) -> Result<(), Error> {
         let shared = &self.side.versions.shared;
         // A checkpoint that appends pages reports them only when the log begins again.
@@ -150,8 +150,8 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// Brings the copy up to the newest commit. `None` if the copy belongs to another log than the
-    /// present one; the log began at `start` and page 0 was as in `found` before.
+    /// Brings the copy up to the newest commit. `None` if the log has begun again since the copy
+    /// began, when it began at `start` and page 0 was as in `found`.
     fn complete(&mut self, start: u64, found: &Found) -> Result<Option<BackupReport>, Error> {
         let versions = &self.side.versions;
         let table = Shared::private().map_err(|error| self.whole.refused("memory for the backup", error))?;

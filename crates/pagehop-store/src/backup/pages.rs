@@ -72,8 +72,9 @@ impl<'a> PageCopy<'a> {
         }
     }
 
-    /// Copies those of the first `pages` pages that are wanted. Each is whole then, in some
-    /// version. Returns the log positions of the pages that records were applied to.
+    /// Copies those of the first `pages` pages that are wanted. Each copy is a complete version of
+    /// its page, not necessarily the newest. Returns the log positions of the pages that records
+    /// were applied to.
     pub(super) fn copy(
         &self,
         pages: u32,
@@ -208,8 +209,8 @@ impl<'a> PageCopy<'a> {
             let parts: Vec<_> = run[done..].iter().map(|page| IoSlice::new(&page.0)).collect();
             match rustix::io::pwritev(file, &parts, at) {
                 Err(Errno::INTR) => {}
-                // The rest of a page cannot be a direct write. It meets the error that ended this
-                // one.
+                // The rest of a page cannot be a direct write. An ordinary write of it reports the
+                // error that ended this one.
                 Ok(bytes) if bytes < PAGE_BYTES => {
                     self.copy.write_all_at(&run[done].0[bytes..], at + bytes as u64)?;
                     done += 1;
@@ -234,7 +235,7 @@ fn read_ahead(file: &File) -> Option<File> {
     Some(file)
 }
 
-/// `file`, opened once more with `flags`, if the system does that.
+/// `file`, opened once more with `flags`, if the system allows that.
 fn reopened(file: &File, flags: OFlags) -> Option<File> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty()).ok().map(File::from)

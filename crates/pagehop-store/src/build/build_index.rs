@@ -13,8 +13,8 @@ use crate::build::new_file::NewIndexFile;
 /// more rows than fit in memory leaves its finished work, in `path` with `-build`. So does a build
 /// that wrote the index, if the system then refuses to read it or to give it its name. A build that
 /// is stopped or finds no space leaves nothing. The next build of the same rows with the same
-/// options goes on after the finished work, and any other begins again; either removes the file at
-/// its end.
+/// options resumes after the finished work. Any other build starts over. Both remove the file at
+/// their end.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
-//! Memory that a build has freed goes back to the system before other memory is taken, and what
-//! does not is counted.
+//! Returns memory that a build has freed to the system before other memory is taken, and counts the
+//! memory that stays.
 //!
-//! An allocator keeps what is freed. glibc returns the end of a heap alone: one small block that is
+//! An allocator keeps freed memory. glibc returns only the end of a heap: one small block that is
 //! still used there keeps all of the memory below, and each thread may have a heap of its own. So
 //! it is a matter of chance how much of a build's memory its process still has when the calibration
 //! takes memory for a cache.

@@ -1,5 +1,5 @@
 //! The finished work of a build, beside the index that it makes: `NAME-build`. A build that is
-//! killed leaves it, and the next build of the same rows goes on after it.
+//! killed leaves this file, and the next build of the same rows resumes after it.
 //!
 //! ```text
 //! 8 bytes  what this is, and in which version
@@ -104,7 +104,8 @@ impl KeptWork {
         self.is_locked(is_new, lock(&file)).then(|| Locked(Arc::new(file)))
     }
 
-    /// Whether the lock on the file was given. If the file system has no locks, a new file goes.
+    /// Whether the lock on the file was given. If the file system has no locks, a new file is
+    /// removed.
     fn is_locked(&self, is_new: bool, lock: Result<(), Errno>) -> bool {
         if is_new && lock.is_err_and(|error| error != Errno::WOULDBLOCK) {
             let _ = fs::remove_file(&self.path);
@@ -127,7 +128,7 @@ impl KeptWork {
     }
 
     /// Bytes of the file of a killed build, or of one that runs. Takes no lock: another build that
-    /// begins now could not go on with a locked file.
+    /// begins now could not resume from a locked file.
     pub(crate) fn left_bytes(&self) -> u64 {
         fs::symlink_metadata(&self.path).map_or(0, |found| if found.is_file() { found.len() } else { 0 })
     }
@@ -162,7 +163,7 @@ impl KeptWork {
         self.taken.borrow_mut().take();
     }
 
-    /// Removes the file of this build, or that of a killed one. The index is complete.
+    /// Removes the file of this build, or of a killed build. The index is complete.
     pub(crate) fn finish(&self) {
         // The lock is held until the file is gone, so that no other build keeps work in it.
         let mine = self.taken.borrow_mut().take().map(|taken| taken.file);

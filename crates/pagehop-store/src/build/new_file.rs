@@ -59,7 +59,7 @@ impl NewIndexFile {
         Ok(Self { whole, buffer, written, next, complete, identity, held_bytes: freed_memory::held_bytes() })
     }
 
-    /// Keeps the finished work of a build, so that the next build goes on after it if this one is
+    /// Keeps the finished work of a build, so that the next build resumes after it if this one is
     /// killed.
     pub(crate) fn keep_work(mut self) -> Self {
         self.whole.kept = Some(KeptWork::of(self.whole.target()));

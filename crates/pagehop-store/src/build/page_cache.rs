@@ -1,12 +1,12 @@
-//! What the files of a build take in the system's page cache, which has a limit if rows are put
-//! aside.
+//! The space that the files of a build take in the system's page cache. It has a limit if rows are
+//! put aside.
 //!
-//! The system keeps what a program writes and reads until it needs the room. A control group counts
-//! that as memory of the program, and other files lose their place in the cache. So the write-out
+//! The system keeps data that a program writes and reads until it needs the memory. A control group
+//! counts this as memory of the program, and it evicts other files from the cache. So the write-out
 //! of every piece begins at once. Before more than the limit is written and not yet on disk, the
-//! build waits for all of it, and the system forgets it. What is read is forgotten at once: files
-//! are read from the beginning to the end. The system's own read-ahead, which takes many megabytes
-//! on some disks, is off: the build asks for the next piece itself.
+//! build waits for all of it, and the system forgets it. The system forgets pages as soon as they
+//! were read: files are read from the beginning to the end. The system's own read-ahead, which
+//! takes many megabytes on some disks, is off: the build asks for the next piece itself.
 //!
 //! File systems in memory (tmpfs) have no other place for their pages. There this has no effect.
 
@@ -20,7 +20,7 @@ use rustix::fs::{Advice, fadvise};
 
 /// Most bytes that are written or read at once.
 const PIECE_BYTES: usize = 1 << 20;
-/// Fewest, for limits that are smaller than a few pieces.
+/// The same for limits that are smaller than a few pieces.
 const PIECE_BYTES_MIN: usize = 32 << 10;
 
 /// The share of one build.
@@ -33,7 +33,7 @@ pub(crate) struct PageCache {
 #[derive(Default)]
 struct Written {
     bytes: u64,
-    /// Files, and where each ends. Pages of a file that is gone are gone, too.
+    /// Files, and the end of each. If a file no longer exists, neither do its pages.
     files: Vec<(Weak<File>, u64)>,
 }
 

@@ -1,7 +1,7 @@
 //! Temporary files of a build, in the directory of the file that it makes. They have no name, so
-//! that nothing is left of them, however the build ends. Where the file system has no unnamed
-//! files, they have temporary names, as in `whole_file.rs`, and are removed by the next build of
-//! the same index if this one is killed.
+//! none is left behind, however the build ends. Where the file system has no unnamed files, they
+//! have temporary names, as in `whole_file.rs`, and are removed by the next build of the same index
+//! if this one is killed.
 
 use std::fs::File;
 use std::io;

@@ -12,7 +12,7 @@ use pagehop_kernels::prefetch;
 
 use crate::process::mapping::Bytes;
 
-/// The pages that were written, all of them.
+/// All pages, which were written before.
 pub(crate) struct UnfinishedPages {
     bytes: Bytes,
 }

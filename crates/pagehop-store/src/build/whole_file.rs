@@ -63,7 +63,7 @@ impl WholeFile {
         let refused = |error: io::Error| Error::io(format!("creation of {}", target.display()), error);
         let (file, temporary) = open_temporary(&target, unnamed).map_err(refused)?;
         if let Ok(old) = fs::metadata(&target) {
-            // A file that replaces another is readable for those who could read the old one.
+            // A file that replaces another has its permissions, so the same users can read it.
             let _ = file.set_permissions(old.permissions());
         }
         let (file, kept, page_cache) = (Arc::new(file), None, OnceLock::new());
@@ -75,9 +75,9 @@ impl WholeFile {
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] if something is at the target by now; [`Error::Busy`] if another process
-    /// is writing the index there; [`Error::Io`] if the system refuses. What was at the target
-    /// before is untouched then.
+    /// [`Error::Argument`] if something was put at the target in the meantime; [`Error::Busy`] if
+    /// another process is writing the index there; [`Error::Io`] if the system refuses. What was at
+    /// the target before is untouched then.
     pub(crate) fn finish(mut self) -> Result<(), Error> {
         self.sync().inspect_err(|error| self.leave_work(error))?;
         // The files beside an old index are removed with it, but not before it.
@@ -168,7 +168,7 @@ impl WholeFile {
             return cache.append(&self.file, bytes, at);
         }
         self.file.write_all_at(bytes, at)?;
-        // Starts the write-out, so that the sync at the end finds little to do.
+        // Starts the write-out, so that little is left for the sync at the end.
         forget(&self.file, at + bytes.len() as u64);
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! The memory of a cache whose user gives no size: a quarter of what this process may still use,
-//! shared by all indexes that it has open.
+//! The memory of caches for which the user gives no size: a quarter of the memory that this process
+//! may still use, for all indexes that it has open together.
 
 use std::fs;
 use std::path::Path;
@@ -46,15 +46,15 @@ impl Drop for Budget {
     }
 }
 
-/// Bytes that pages may take of a cache of `cache_bytes` over `page_count` pages: what the table of
-/// the pages leaves, and at least half. A table of more than the other half, 4 bytes a page, comes
-/// on top as far as it is used: 1 GiB of cache is enough for the table of a terabyte.
+/// Bytes that pages may take of a cache of `cache_bytes` over `page_count` pages: the bytes that
+/// the table of pages leaves, and at least half. A table of more than the other half, 4 bytes a
+/// page, comes on top as far as it is used: 1 GiB of cache is enough for the table of a terabyte.
 pub(crate) fn bytes_for_pages(cache_bytes: u64, page_count: u32) -> u64 {
     let table = u64::from(page_count) * size_of::<u32>() as u64;
     cache_bytes.saturating_sub(table).max(cache_bytes / 2)
 }
 
-/// The rest of `all` bytes after the files of others.
+/// The rest of `all` bytes after the files of other indexes.
 fn left(all: u64, others: u64) -> u64 {
     all.saturating_sub(others).max(LEAST_BYTES)
 }

@@ -1,9 +1,9 @@
 //! Which readers may still read a frame that no longer holds its page.
 //!
 //! Instead of pinning every page, a reader publishes the *epoch* in which it began to look at
-//! pages. A frame that leaves the page table is stamped with the epoch of that moment, and the
-//! epoch moves on. The frame is reused once every reader that is looking has published a later
-//! epoch: such a reader looked at the table after the page had left it.
+//! pages. A frame that leaves the page table is stamped with the current epoch, and the epoch is
+//! increased. The frame is reused once every reader that is looking has published a later epoch:
+//! such a reader looked at the table after the page had left it.
 //!
 //! A reader that released everything publishes nothing, so a search that pauses does not delay the
 //! reuse of a frame.
@@ -61,7 +61,8 @@ impl Default for Slot {
 impl Slot {
     /// The lane, for its reader. Other threads hold it only briefly.
     pub(crate) fn lane(&self) -> MutexGuard<'_, Lane> {
-        // Poison means a panic elsewhere in a search: a lane is whole between any two of its calls.
+        // The lock is poisoned by a panic elsewhere in a search. A lane is consistent between any
+        // two of its calls.
         self.lane.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -32,7 +32,7 @@ pub(crate) struct Frames {
 
 // SAFETY: the mapping belongs to no thread; `Frame` and the epochs decide who touches which part.
 unsafe impl Send for Frames {}
-// SAFETY: as above.
+// SAFETY: the mapping belongs to no thread; `Frame` and the epochs decide who touches which part.
 unsafe impl Sync for Frames {}
 
 impl Frames {
@@ -53,8 +53,8 @@ impl Frames {
         Ok(Self { base, mapping, mapping_bytes, count, huge_bytes: AtomicUsize::new(0) })
     }
 
-    /// Lets the first `used` frames have huge pages. The last, partly used huge page stays of small
-    /// ones: it may not be touched to its end.
+    /// Lets the first `used` frames have huge pages. The last huge page is partly used and stays
+    /// divided into small pages, because its end may never be touched.
     pub(super) fn advise(&self, used: u32) {
         let bytes = used.min(self.count) as usize * PAGE_BYTES / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
         let before = self.huge_bytes.fetch_max(bytes, Ordering::Relaxed);

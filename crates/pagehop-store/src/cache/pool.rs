@@ -9,9 +9,9 @@
 //! pages than there are, which costs nothing until the index grows.
 //!
 //! **Eviction** sweeps the frames like a clock hand, lowering counts and taking frames at 0. It
-//! runs ahead of need: a frame is unmapped at once, but rests in `retired` until every reader has
-//! moved on ([`crate::cache::epoch`]); `reserve` is the number of frames that are kept free or
-//! resting.
+//! runs before frames are needed: a frame is unmapped at once, but stays in `retired` until every
+//! reader has published a later epoch ([`crate::cache::epoch`]); `reserve` is the number of frames
+//! that are kept free or resting.
 //!
 //! **Replacing** a page by a newer version is copy-on-write: another frame is filled, the entry
 //! swapped, the old frame retired. If a read of the old version is under way, the entry is marked
@@ -82,7 +82,7 @@ pub(crate) struct Pool {
 
 // SAFETY: `base` is a copy of `frames.base`; the rest is `Send` and `Sync` by itself.
 unsafe impl Send for Pool {}
-// SAFETY: as above.
+// SAFETY: `base` is a copy of `frames.base`; the rest is `Send` and `Sync` by itself.
 unsafe impl Sync for Pool {}
 
 /// Frames that hold no page, and the numbers to find more.
@@ -334,7 +334,7 @@ impl Pool {
             let frame = spare.hand;
             spare.hand = (spare.hand + 1) % self.frames.count();
             let page = self.owners.word(frame as usize).load(Ordering::Relaxed);
-            // The owner of a frame that holds no page is an earlier one, or page 0.
+            // If a frame holds no page, its owner is an earlier page, or page 0.
             let Some(entry) = self.entry(page) else {
                 continue;
             };
@@ -369,7 +369,7 @@ impl Pool {
 
     #[cold]
     fn count_use(&self, page: usize, entry: u32) {
-        // A lost race loses one use.
+        // If another thread changes the entry at the same time, one use is not counted.
         let _ =
             self.table.word(page).compare_exchange(entry, entry + USE_ONE, Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -425,7 +425,7 @@ impl<'p> Hold<'p> {
         self.pool.publish(page, frame, 1).then(|| self.bytes(number))
     }
 
-    /// Promises that nothing is held: `&mut` proves it.
+    /// Says that this reader holds no page: `&mut` proves it.
     #[inline]
     pub(crate) fn release(&mut self) {
         // If every page has its frame, there is nothing to release and the fence can be saved.

@@ -138,7 +138,8 @@ impl BaseFile {
                 Ok(0) => return Err(self.truncated(page, have)),
                 Ok(more) => have += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // A direct read may not go on from the odd place where a truncated file ended it.
+                // If the end of a truncated file ended a direct read at an unaligned offset, no
+                // direct read can continue there.
                 Err(_) if have % 512 != 0 => return Err(self.truncated(page, have)),
                 Err(error) => return Err(self.refused(page, error)),
             }

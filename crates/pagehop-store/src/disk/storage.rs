@@ -64,7 +64,7 @@ pub trait StorageFile: Send + Sync {
     }
 }
 
-/// No files: an index that has no name yet has none beside it.
+/// No files: an index that has no name yet has no files beside it.
 pub(crate) struct NoFiles;
 
 impl Storage for NoFiles {
@@ -96,7 +96,8 @@ impl OsStorage {
         Self { location, index, writes }
     }
 
-    /// The index, open for writing. A reader needs that only if it is the last to leave.
+    /// The index, open for writing. A reader needs that only if it is the last process to close the
+    /// index.
     fn open_index(&self) -> io::Result<File> {
         if self.writes {
             return self.index.try_clone();

@@ -56,9 +56,9 @@ impl Found {
     }
 }
 
-/// Writes page 0 of `base` over itself in `index`, the same file, durably. The bytes of page 0 may
-/// be in the system's memory only, if the process that wrote them was killed before its sync, or
-/// the sync failed. So before this call, page 0 must not decide that the log gets commits or is
+/// Writes page 0 of `base` over itself in `index`, the same file, durably. If the process that
+/// wrote page 0 was killed before its sync, or the sync failed, the bytes may be in the system's
+/// memory only. So before this call, page 0 must not decide that the log gets commits or is
 /// removed.
 pub(crate) fn settle(base: &BaseFile, index: &dyn StorageFile) -> Result<(), Error> {
     let mut buffer = PageBuffer::new();

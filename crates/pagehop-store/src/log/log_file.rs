@@ -121,8 +121,8 @@ impl Log {
         self.file()?.ok_or_else(|| self.refused("open", io::ErrorKind::NotFound.into()))
     }
 
-    /// Makes a new file with `header` and nothing else, durably. A file that has the name is left
-    /// to the processes that have it open.
+    /// Makes a new file with `header` and nothing else, durably. An old file of that name is not
+    /// changed: processes that have it open keep it.
     pub(crate) fn create(&self, header: &Header) -> Result<Arc<dyn StorageFile>, Error> {
         let refused = |error| self.refused("creation", error);
         self.forget();
@@ -214,7 +214,8 @@ impl Log {
             return reserved;
         }
         let wanted = end.next_multiple_of(STEP);
-        // A disk that has no room for a step may have room for the block: the write will tell.
+        // A disk that has no room for a step may still have room for the block. If not, the write
+        // fails.
         if file.allocate(wanted).is_ok() { wanted } else { reserved }
     }
 

@@ -1,11 +1,11 @@
 //! One change of a page, and the chain of a page's changes.
 //!
 //! A record names the position of the record before it of the same page, so that a page is made
-//! again from its newest record alone: back along the chain to a full image or to the version at
-//! hand, then forward. If a page is not whole, the chain back to an image or to the beginning of
-//! the log still gives the newest version (`versions.rs` has the reason); the checksum of the body,
-//! which each record carries, proves it. At most 63 records of runs of a page follow one another.
-//! The next one is an image, which bounds the way back.
+//! again from its newest record alone: back along the chain to a full image or to the version that
+//! was read, then forward. If a page is not whole, the chain back to an image or to the beginning
+//! of the log still gives the newest version (`versions.rs` has the reason); the checksum of the
+//! body, which each record carries, proves it. At most 63 records of runs of a page follow one
+//! another. The next one is an image, which limits the length of the chain.
 
 use pagehop_engine::{BODY_BYTES, Error, PageId};
 use pagehop_kernels::crc32c;

@@ -40,8 +40,8 @@ fn position_above(position: u64) -> u64 {
     (position / ROUND + 1) * ROUND
 }
 
-/// Reads the log and fills the table of `shared`. If a checkpoint or a first commit was at work
-/// between the `look` at page 0 and that at the log, both are looked at again.
+/// Reads the log and fills the table of `shared`. If a checkpoint or a first commit ran between the
+/// `look` at page 0 and the read of the log, both are read again.
 pub(crate) fn recover(
     look: impl Fn() -> Result<Found, Error>,
     log: &Log,
@@ -101,7 +101,7 @@ fn with_log(
     }
     let mut dirty = Dirty::default();
     let mut refused = None;
-    // Other processes may be reading, and a commit may be among these that none of them has seen.
+    // Other processes may be reading, and they may not have seen the newest of these commits.
     shared.begin(u64::MAX);
     let end = block::scan(log, &header, |block| {
         match shared.cover(block.page_count, true) {

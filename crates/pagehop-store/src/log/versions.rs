@@ -46,7 +46,8 @@ pub(crate) enum News {
     Own,
     /// It reads the words that it shares with the writer.
     Shared,
-    /// It does not: there are no shared words. It reads the log again when it must.
+    /// There are no shared words, so this process is not told of commits. It reads the log again
+    /// when necessary.
     None,
 }
 
@@ -100,7 +101,8 @@ impl Versions {
     /// `is_whole`.
     #[cold]
     fn rebuild(&self, page: u32, bytes: &mut [u8; PAGE_BYTES], is_whole: bool) -> Result<(), Error> {
-        // Usually the log leads to the version at hand, or the page has no records.
+        // Usually the chain of records leads to the version that was read, or the page has no
+        // records.
         if is_whole && self.bring_up(page, bytes, self.shared.log_start(), Base::Whole).is_ok() {
             return Ok(());
         }
@@ -132,7 +134,8 @@ impl Versions {
     /// Applies to `bytes`, which is a `base`, the records of `page` that it lacks, in the log that
     /// begins at `start`. If that fails, the content of `bytes` is undefined.
     fn bring_up(&self, page: u32, bytes: &mut [u8; PAGE_BYTES], start: u64, base: Base) -> Result<(), Error> {
-        // This comes after the read of the base: all of its changes are in the table now.
+        // This comes after the read of the base: the table now has all changes that the base may
+        // lack.
         let newest = self.shared.newest(page);
         let have = match &base {
             Base::Whole | Base::Read(Ok(())) => Some(header::log_position(bytes)),
@@ -191,8 +194,8 @@ impl Versions {
     }
 
     /// Refreshes the state that may have changed without notice. Returns whether there was such
-    /// state. The log may be another file by now; without shared words it may also be longer than
-    /// was known.
+    /// state. The log may have been replaced by another file. Without shared words it may also be
+    /// longer than this process knows.
     fn look_again(&self) -> bool {
         match self.news {
             News::Own => false,

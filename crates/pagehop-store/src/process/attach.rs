@@ -133,8 +133,8 @@ fn join(
                 );
                 return Err(Error::Format { what });
             }
-            // The words belong to the file that was here before; processes that still read it keep
-            // their mapping.
+            // The words belong to a file that had this name before. Processes that still read that
+            // file keep their mapping.
             return Ok(location.remove(SHARED).map(|()| Shares::OfAnother));
         }
     }
@@ -237,8 +237,8 @@ pub(crate) fn detach(shared: &mut Shared, remove_log: impl FnOnce()) {
         let alone = !mapping::is_locked(&file, LOCK_PROCESS, u64::from(PROCESSES))?;
         if alone && location.is_named(SHARED, &file)? {
             remove_log();
-            // This comes before the name is removed: a process that finds no name must find no
-            // process either.
+            // This comes before the name is removed: if a process finds no file of that name, no
+            // other process may use the index.
             locks.end_presence();
             location.remove(SHARED)?;
         }
@@ -283,8 +283,8 @@ fn open_coming(location: &Location, index: &File) -> io::Result<Option<File>> {
     let file = location.open(SHARED, OFlags::RDWR | OFlags::CREATE)?;
     let permissions = index.metadata()?.permissions();
     if file.metadata()?.permissions() != permissions {
-        // A process that may use the index may share it. The system refuses this to all but the
-        // owner, who has done it.
+        // Every process that may use the index may share it. The system lets only the owner of the
+        // file set permissions. A refusal is ignored: the owner has set them.
         let _ = file.set_permissions(permissions);
     }
     mapping::lock(&file, LOCK_COMING, true)?;

@@ -18,7 +18,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mun
 ///
 /// # Safety
 ///
-/// Of any bytes whatever, a value can be made.
+/// Any bytes are a valid value.
 pub(crate) unsafe trait Word {}
 
 // SAFETY: an integer.
@@ -34,7 +34,7 @@ pub(crate) struct Words<T: Word = AtomicU64> {
 
 // SAFETY: the words are atomics, which any thread may use, and the mapping belongs to no thread.
 unsafe impl<T: Word> Send for Words<T> {}
-// SAFETY: as above.
+// SAFETY: the words are atomics, which any thread may use, and the mapping belongs to no thread.
 unsafe impl<T: Word> Sync for Words<T> {}
 
 impl<T: Word> Words<T> {
@@ -49,8 +49,8 @@ impl<T: Word> Words<T> {
         Ok(Self::at(mapping.cast(), count))
     }
 
-    /// The `count` words at byte `offset` of `file`, which is at least so long and is never cut
-    /// while anybody has it mapped.
+    /// The `count` words at byte `offset` of `file`. The file is at least that long, and is never
+    /// cut while a process has it mapped.
     pub(crate) fn of_file(file: &File, offset: u64, count: usize) -> io::Result<Self> {
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
         let mapping = unsafe {
@@ -93,7 +93,7 @@ pub(crate) struct Bytes {
 
 // SAFETY: no code writes to the bytes, and the mapping belongs to no thread.
 unsafe impl Send for Bytes {}
-// SAFETY: as above.
+// SAFETY: no code writes to the bytes, and the mapping belongs to no thread.
 unsafe impl Sync for Bytes {}
 
 impl Bytes {
@@ -122,8 +122,8 @@ impl Drop for Bytes {
 /// Distinguishes a process from the children of its forks, at the cost of one load.
 ///
 /// The system wipes the word in a child. Where it cannot (gVisor refuses the advice), the word is
-/// always 0, and the system is asked for the process each time. It is asked, too, where any advice
-/// is accepted: user-mode emulation by qemu ignores advice and reports success.
+/// always 0, and the system is asked for the process each time. The system is also asked if it
+/// accepts any advice: user-mode emulation by qemu ignores advice and reports success.
 pub(crate) struct ForkMark {
     word: Words,
     is_wiped: bool,
@@ -176,8 +176,8 @@ pub(crate) fn lock(file: &File, at: u64, wait: bool) -> io::Result<bool> {
     }
 }
 
-/// Locks byte `at` of `file` for this opening of it, beside others that do the same. Another lock
-/// of it is not waited for.
+/// Locks byte `at` of `file` for this opening of it, beside others that do the same. Does not wait
+/// for another lock of it.
 pub(crate) fn lock_shared(file: &File, at: u64) -> io::Result<()> {
     control(file, libc::F_OFD_SETLK, libc::F_RDLCK, at, 1).map(|_| ())
 }

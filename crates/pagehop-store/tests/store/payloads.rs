@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{Random, Scratch};
 use pagehop_engine::{
-    BuildOptions, ColumnRows, CreateOptions, EachChunk, Error, Index, PAYLOAD_BYTES_MAX, Progress, SearchOptions,
-    VectorSource, Vectors,
+    BuildOptions, ColumnRows, CreateOptions, EachChunk, Error, Index, PAYLOAD_BYTES_MAX, Payloads, Progress,
+    RowParts, SearchOptions, SearchResult, VectorSource, Vectors,
 };
 use pagehop_store::{AddOptions, IndexFile, OpenOptions};
 
@@ -68,13 +68,24 @@ fn add(index: &Index<IndexFile>, ids: &[u64], rows: &mut Rows, random: &mut Rand
     rows.extend(ids.iter().copied().zip(new));
 }
 
+/// The result of a search, and the payloads of the rows that it found.
+fn searched(
+    index: &Index<IndexFile>,
+    search: impl FnMut() -> Result<SearchResult, Error>,
+) -> Result<(SearchResult, Payloads), Error> {
+    let parts = RowParts { payloads: true, ..RowParts::default() };
+    let (result, read) = index.search_and_read(parts, search)?;
+    assert_eq!(read.text_ids, None);
+    Ok((result, read.payloads.expect("payloads are read")))
+}
+
 fn expect(index: &Index<IndexFile>, rows: &Rows, random: &mut Random) {
     let ids: Vec<u64> = rows.keys().copied().collect();
     let found = index.payloads(&ids).unwrap();
     assert!(found.iter().eq(rows.values().map(|row| &row.1)), "payloads differ");
     let query = vector(random);
     let search = || index.search_with(&query, 10, &SearchOptions::default());
-    let (result, payloads) = index.with_payloads(search).unwrap();
+    let (result, payloads) = searched(index, search).unwrap();
     assert!(result.hits.iter().zip(&payloads).all(|(hit, payload)| rows[&hit.row_id].1 == *payload));
     pagehop_store::check(index, &mut go_on).unwrap();
 }
@@ -194,7 +205,7 @@ fn a_search_beside_a_writer_gives_each_row_its_own_payload() {
             let query = vec![0.0; DIM];
             // The list is as long as the index, so that the search finds one version of each row.
             let options = SearchOptions { search_list: 200, slack: f32::INFINITY, beam_width: 4 };
-            let found = reader.with_payloads(|| reader.search_with(&query, 40, &options));
+            let found = searched(&reader, || reader.search_with(&query, 40, &options));
             let (result, payloads) = match found {
                 Ok(found) => found,
                 // The writer replaces all rows all the time.
@@ -270,14 +281,14 @@ fn what_cannot_be_kept_is_refused_and_nothing_changes() {
             AddOptions::default(),
             &mut go_on,
         ) {
-            Err(Error::Argument { what }) => what,
+            Err(Error::Argument { what }) => what.reason,
             other => panic!("{other:?}"),
         }
     };
     let long = vec![Some(vec![0; PAYLOAD_BYTES_MAX + 1]), None];
     assert!(refused(&index, &long).contains("bytes"));
     assert!(refused(&index, &[None]).contains("1 rows"));
-    assert!(matches!(index.payloads(&[1, 77]), Err(Error::Argument { what }) if what.contains("77")));
+    assert!(matches!(index.payloads(&[1, 77]), Err(Error::Argument { what }) if what.reason.contains("77")));
     expect(&index, &rows, &mut random);
     let path = scratch.path("without");
     pagehop_store::create(&path, DIM, &CreateOptions::default(), false).unwrap();

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{Random, Scratch};
 use pagehop_engine::{
-    BuildOptions, ColumnRows, CreateOptions, EachChunk, Error, Filter, IdKind, Index, Metric, Progress,
+    BuildOptions, ColumnRows, CreateOptions, EachChunk, Error, Filter, IdKind, Index, Metric, Progress, RowParts,
     SearchOptions, SearchResult, TEXT_ID_BYTES_MAX, VectorSource, Vectors,
 };
 use pagehop_store::{AddOptions, IndexFile, OpenOptions};
@@ -18,6 +18,7 @@ const EVERYTHING: SearchOptions = SearchOptions { search_list: 10_000, slack: f3
 
 type Payload = Option<Vec<u8>>;
 type Rows = BTreeMap<String, (Vec<f32>, Payload)>;
+type Searched = Result<(SearchResult, Vec<String>), Error>;
 
 fn go_on(_: Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())
@@ -89,9 +90,10 @@ fn all_ids(index: &Index<IndexFile>) -> Vec<String> {
     all
 }
 
-/// The ids that a search finds, nearest first.
-fn found(index: &Index<IndexFile>, search: impl FnMut() -> Result<SearchResult, Error>) -> Vec<String> {
-    index.search_and(search, |result| index.text_ids_of(result)).unwrap().1
+/// The result of a search, and the ids of the rows that it found.
+fn searched(index: &Index<IndexFile>, search: impl FnMut() -> Result<SearchResult, Error>) -> Searched {
+    let (result, read) = index.search_and_read(RowParts { text_ids: true, payloads: false }, search)?;
+    Ok((result, read.text_ids.unwrap()))
 }
 
 fn expect(index: &Index<IndexFile>, rows: &Rows, random: &mut Random) {
@@ -107,7 +109,7 @@ fn expect(index: &Index<IndexFile>, rows: &Rows, random: &mut Random) {
     let query = vector(random);
     let distance = |row: &[f32]| query.iter().zip(row).map(|(a, b)| (a - b).powi(2)).sum::<f32>();
     let search = || index.search_with(&query, ids.len().max(1), &EVERYTHING);
-    let (result, of_hits) = index.search_and(search, |result| index.text_ids_of(result)).unwrap();
+    let (result, of_hits) = searched(index, search).unwrap();
     assert_eq!(result.hits.len(), rows.len());
     for (hit, id) in result.hits.iter().zip(&of_hits) {
         assert!((hit.distance - distance(&rows[id].0)).abs() < 0.05, "{id:?} at {}", hit.distance);
@@ -256,7 +258,7 @@ fn a_build_keeps_text_ids_and_goes_on_with_changes() {
             true,
             &mut go_on,
         ) {
-            Err(Error::Argument { what }) => what,
+            Err(Error::Argument { what }) => what.to_string(),
             other => panic!("{other:?}"),
         };
         assert!(refused(&mut source, &BuildOptions::default()).contains("int ids, and text ids were given"));
@@ -281,9 +283,9 @@ fn filters_take_text_ids() {
         for negated in [false, true] {
             let filter = Filter::Or(vec![Filter::TextIds(wanted.clone()), Filter::TextIds(Vec::new())]);
             let filter = if negated { Filter::Not(Box::new(filter)) } else { filter };
-            let plan = index.plan_filter(&filter).unwrap();
-            let query = vector(&mut random);
-            let mut ids = found(&index, || index.searcher().answer(&query, 400, &EVERYTHING.into(), Some(&plan)));
+            let (plan, query) = (index.plan_filter(&filter).unwrap(), vector(&mut random));
+            let search = || index.searcher().answer(&query, 400, &EVERYTHING.into(), Some(&plan));
+            let mut ids = searched(&index, search).unwrap().1;
             ids.sort_unstable();
             let expected: Vec<&String> = rows.keys().filter(|id| wanted.contains(id) != negated).collect();
             assert!(ids.iter().eq(expected), "{filter:?}");
@@ -295,7 +297,7 @@ fn filters_take_text_ids() {
 
 fn what<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
     match result {
-        Err(Error::Argument { what }) => what,
+        Err(Error::Argument { what }) => what.to_string(),
         other => panic!("{other:?}"),
     }
 }
@@ -402,7 +404,7 @@ fn a_search_beside_a_writer_gives_each_row_its_own_id() {
         while !ends.load(Ordering::Relaxed) || searches < 20 {
             let query = vec![0.0; DIM];
             let search = || reader.search_with(&query, 40, &EVERYTHING);
-            let (result, of_hits) = match reader.search_and(search, |result| reader.text_ids_of(result)) {
+            let (result, of_hits) = match searched(&reader, search) {
                 Ok(found) => found,
                 // The writer replaces all rows all the time.
                 Err(Error::Busy { .. }) => continue,
@@ -450,7 +452,7 @@ fn texts_with_the_same_hash_are_two_rows() {
         };
         let numbers = |index: &Index<IndexFile>| {
             let search = || index.search_with(&[0.0; DIM], 100, &EVERYTHING);
-            let (result, texts) = index.search_and(search, |result| index.text_ids_of(result)).unwrap();
+            let (result, texts) = searched(index, search).unwrap();
             let numbers = result.hits.iter().map(|hit| hit.row_id);
             texts.into_iter().zip(numbers).collect::<BTreeMap<String, u64>>()
         };

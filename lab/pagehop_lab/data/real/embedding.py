@@ -1,9 +1,9 @@
 """The embedding pass: passages go through the model in shards, and finished shards are kept.
 
-One process on one core computes a shard from its texts alone. So an interrupted pass goes on with
-the next shard, the vectors do not depend on the number of cores, and a set of more rows takes the
-shards that are there. Texts of a shard go through the model in batches of equal length, shortest
-first: nothing is padded.
+One process on one core computes a shard from its texts alone. So an interrupted pass continues with
+the next shard, the vectors do not depend on the number of cores, and a larger set uses the shards
+that exist. Texts of a shard go through the model in batches of equal length, shortest first:
+nothing is padded.
 """
 
 from __future__ import annotations

@@ -37,9 +37,9 @@ _COLUMNS = (
     "engine", "index", "asked", "found", "95% interval", "found - asked", "accuracy", "hops", "cheapest", "its setting",
     "ratio", "cheapest for what was found", "its setting",
 )  # fmt: skip
-_NOTE = f"""What is found may be {BELOW} less and {ABOVE} more than what is asked for. Hops are compared with those \
-of the cheapest setting of the grid that finds as much as was asked for ({DEARER} is the most), or, where less was \
-found than that, as much as was found. The interval is for other queries of the same kind (bootstrap)."""
+_NOTE = f"""The found recall may be {BELOW} below and {ABOVE} above the requested one. Hops are compared with the hops \
+of the cheapest setting of the grid that finds the requested recall ({DEARER} is the most), or, if less was found, \
+the found recall. The interval is for other queries of the same kind (bootstrap)."""
 
 
 _CHANGED = ("engine", "rounds", "setting", "recall as built", "after", "95% interval", "difference")

@@ -41,9 +41,9 @@ def builds(results: Results) -> Table:
     )  # fmt: skip
     note = "Middle of the rebuilds. The source is read from storage, and its bytes count. Peak MiB are what the kernel "
     note += "counted for the control group, with its cache of files, of which it drops some when the group is full: so "
-    note += "a peak at the limit is usual. Anonymous MiB are without that cache, and GB on disk the most that the "
-    note += "build's files took, nameless ones included; both are the most of five looks a second. GB read and written "
-    note += "are those of storage. A dash is a figure that the kernel does not tell here."
+    note += "a peak at the limit is usual. Anonymous MiB are without that cache, and GB on disk the largest space of "
+    note += "the build's files, nameless ones included; both are sampled five times a second. GB read and written "
+    note += "are those of storage. A dash is a figure that the kernel does not report here."
     return Table("growth-builds", "Builds by rows", columns, _filled(rows, columns), note)
 
 
@@ -74,15 +74,15 @@ def searches(results: Results) -> Table:
     )  # fmt: skip
     note = f"The fastest setting with recall@{results.k} at or above the target; QPS lead to a raw file. Searches have "
     note += "the limit of the build. Cold: after every cache was emptied. Warm: after the queries that are not "
-    note += "measured. Fresh: caches are emptied before each query, whose time is in QPS without that. Threads are "
-    note += "those of a call of several queries, or sessions with one query each; diskannpy answers one such query at "
-    note += "a time. CPU, reads of 4 KiB and KiB are of a query, from storage; pages are those that it read by the "
-    note += "index's own counters. First ms is from opening to the first answer, with nothing cached."
+    note += "measured. Fresh: caches are emptied before each query, and QPS leave that time out. Threads answer one "
+    note += "call of several queries, or are sessions with one query each; diskannpy answers one such query at a time. "
+    note += "CPU, reads of 4 KiB and KiB are for a query, from storage; pages are counted by the index itself. First "
+    note += "ms is from opening to the first answer, with nothing cached."
     return Table("growth-searches", "Searches by rows", columns, _filled(rows, columns), note)
 
 
 def _filled(rows: Sequence[Sequence[Cell]], columns: Sequence[str]) -> list[list[Cell]]:
-    """Lines of all columns: those of what failed end with their reason."""
+    """Lines with all columns. A line of something that failed ends with the reason."""
     return [[*row, *[Cell("-")] * (len(columns) - len(row))] for row in rows]
 
 

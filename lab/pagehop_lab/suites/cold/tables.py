@@ -75,13 +75,13 @@ def latencies(results: Results, settings: Sequence[Setting], dataset: str) -> Ta
         "pages", "KiB read", "reads", "KiB/read", "ms/read", "in flight", "of all time",
     )  # fmt: skip
     count = results.load["cold_queries"]
-    note = f"Cold: the first {count} queries, each asked once, after every cache was emptied; later ones find some of "
-    note += f"what earlier ones read. Limited: the same when others were asked before, in {results.load['memory_mib']} "
-    note += "MiB for server, caches and kernel's cache. Hot: one of them, over and over. Speedup is over the same with "
+    note = f"Cold: the first {count} queries, each asked once, after every cache was emptied; later ones find pages "
+    note += f"that earlier ones read. Limited: the same after other queries, in {results.load['memory_mib']} MiB for "
+    note += "server, caches and kernel's cache. Hot: one of the queries, repeated. Speedup is over the same with "
     note += f"the least {DEPTH}. {NOTE} Fewer than 100 queries have no p99. Fresh: every query begins with empty "
-    note += "caches, and pages are what it read by the index's own counters. KiB are what the engine's processes read "
-    note += "for each query, with what a server read to connect; reads are the requests that the disk got during it, "
-    note += "from any process, and in flight is how many there were at once while there was any, or of all the time."
+    note += "caches, and pages are counted by the index itself. KiB are read by the engine's processes for each query, "
+    note += "those of a server's connection included; reads are the disk's requests during the query, from any "
+    note += "process. In flight is their mean number at once, over the time with any request, or over all the time."
     return Table(f"cold-{dataset}", "Searches by the state of caches", columns, rows, note)
 
 

@@ -176,7 +176,7 @@ def profiles(results: Results, curves: Mapping[Fixed, Mapping[int, Setting]], da
             for (library, function), of in ordered
         ]
     note = "Percent of samples of the engine's processes by the CPU's clock, while the queries of a valid measurement "
-    note += "were asked once more; a dash is less than the twelve that took most. Of a library, the client is in it."
+    note += "were asked once more. A dash is a function below the top twelve. For a library, the client is included."
     note += "".join(f" {reason}." for reason in sorted(reasons))
     columns = ("engine", "setting", "recall", "library", "function", *(f"% at {n}" for n in wanted))
     return Table(f"profile-{dataset}", "Where the time goes, by sessions", columns, rows, note)

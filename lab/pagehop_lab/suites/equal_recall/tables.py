@@ -74,7 +74,7 @@ _MARKS = {
     LEAST: "the least effort of the plan already finds more than the target",
 }
 # The form of a ratio to the base, by its certainty.
-_RATIOS = {"same": "~{:.2f}x", "cannot be told": "?", "one repeat": "? {:.2f}x"} | dict.fromkeys(
+_RATIOS = {"same": "~{:.2f}x", "inconclusive": "?", "one repeat": "? {:.2f}x"} | dict.fromkeys(
     ("higher", "lower"), "{:.2f}x"
 )
 
@@ -109,8 +109,8 @@ def best(results: Results, targets: Sequence[AtTarget], name: str) -> Table:
     note += (
         f"{results.title(base)}. By 95% intervals over the repeats (Student's t), ~ is the same within 5%, and ? is "
     )
-    note += "a ratio of which nothing can be told, since repeats differ by more than it or there is one only. QPS are "
-    note += "medians, and a ratio is the geometric mean of those of the repeats: it is not the ratio of the medians."
+    note += "an inconclusive ratio: its repeats differ by more than it differs from 1, or there is only one repeat. "
+    note += "QPS are medians, and a ratio is the geometric mean of the repeats' ratios, not the ratio of the medians."
     note += "".join(f" {mark}: {words}." for mark, words in _MARKS.items() if mark in used)
     return Table(f"best-{name}", "Best QPS at a recall", ("engine", *(f">= {one:.3f}" for one in wanted)), rows, note)
 

@@ -113,9 +113,9 @@ def sustained(results: ServerResults) -> Table:
         for step in results.groups
         if step in steps
     ]
-    note = f"Rows a second over those that were to come; less than {WRITE_SHARE_MIN:.0%} is a step that failed, whose "
-    note += "queries say nothing. Invalid repeats count here, too."
-    return Table("sustained", "Writes beside queries, of what was wanted", ("step", *results.names), rows, note)
+    note = f"Rows a second over the scheduled rate. A step below {WRITE_SHARE_MIN:.0%} failed, and its queries are not "
+    note += "valid. Invalid repeats count here, too."
+    return Table("sustained", "Writes beside queries, of the scheduled rate", ("step", *results.names), rows, note)
 
 
 def _rate(found: Sequence[Measured]) -> Cell:
@@ -190,10 +190,10 @@ def writes(results: ServerResults) -> Table:
         "CPU us/row", "bytes/row", "deadlocks", "clients' share",
     )  # fmt: skip
     note = (
-        "l.i1: 50 rows in a commit, l.i2: 5. The oldest rows go as new ones come, so the table stays as large. CPU and "
+        "l.i1: 50 rows in a commit, l.i2: 5. The oldest rows are deleted as new ones are inserted, so the table does "
     )
-    note += "bytes written are those of the server's processes, for each row that came and the one that went for it. "
-    note += "A commit that the server took back for another's sake (a deadlock) was tried again until it was done."
+    note += "not grow. CPU and bytes written are the server's, for each inserted row and the row deleted in its place. "
+    note += "A commit that the server rolled back because of a deadlock was tried again until it succeeded."
     return Table("writes", "Writing as fast as it goes", columns, rows, note)
 
 

@@ -2,7 +2,7 @@
 
 Counting begins before the clients connect and ends after they are gone, because servers report some
 counters only at the end of a connection. Each log has a file system of its own, so its disk sees
-nothing else. CPU is counted only until the clients are gone: writing back what they left is not
+nothing else. CPU is counted only until the clients have ended: the write-back of their pages is not
 part of their time.
 """
 

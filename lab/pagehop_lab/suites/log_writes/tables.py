@@ -107,12 +107,12 @@ def ledger(results: ServerResults) -> Table:
         "unexplained",
     )  # fmt: skip
     note = (
-        "Bytes for each commit. Log bytes: by how far the log grew. Written: what the server says it wrote to it, "
-        "where it does (PostgreSQL 18); or the formula, from the number of writes that it says. Disk: what the log's "
-        "disk was given; in files and file system: of that, within and outside of the log's files, by the trace of "
-        "requests. Unexplained is the share of the disk's bytes that are neither written by the server nor the file "
-        "system's: within 2% it adds up. Where it is negative, some of what was written was written again before the "
-        "disk got it."
+        "Bytes for each commit. Log bytes: the growth of the log. Written: the bytes that the server counts as written "
+        "to it (PostgreSQL 18), or else the formula, from its count of writes. Disk: the bytes that the log's disk "
+        "received; in files and file system: the part within and outside of the log's files, by the trace of "
+        "requests. Unexplained is the share of the disk's bytes that neither the server nor the file system wrote: "
+        "the account is complete within 2%. If it is negative, some bytes were written again before they reached the "
+        "disk."
     )
     return Table("ledger", "Who wrote how much", columns, rows, note)
 
@@ -141,11 +141,11 @@ def pages(results: ServerResults) -> Table:
     )  # fmt: skip
     note = (
         "Bytes for each commit, counted until every changed page was in its file. Logs: as the server counts them, or "
-        "by the formula. Pages: those of tables and indexes; doublewrite: InnoDB's copies of them, written before. "
-        "KiB/write: all that InnoDB wrote to data files, over its writes. Page images: whole pages in PostgreSQL's "
-        "log, which protect it from half a page. Dirtied is what /proc says is to go to disks for the server's "
-        "processes, io_uring included; unexplained is the share of it that is none of these, such as files of "
-        "statistics and pages of the kernel of which a part was changed."
+        "by the formula. Pages: of tables and indexes; doublewrite: InnoDB's copies of them, written before. "
+        "KiB/write: all bytes that InnoDB wrote to data files, over its writes. Page images: whole pages in "
+        "PostgreSQL's log, which protect it from torn pages. Dirtied: the bytes that the server's processes marked to "
+        "be written, by /proc, io_uring included. Unexplained is the share of these that is in no other column, such "
+        "as files of statistics and pages of the kernel that were changed in part."
     )
     return Table("pages", "Pages and their copies, beside the logs", columns, rows, note)
 
@@ -165,9 +165,9 @@ def kernel(results: ServerResults) -> Table:
         ])  # fmt: skip
     columns = ("server", "test", "write()", "dirtied", "data", "disks of logs")
     note = (
-        "Bytes for each commit of all files together. write(): what /proc says that the server's processes wrote. "
-        "Dirtied: what it says is to go to a disk: whole pages of the kernel's cache, and of a large folio all of "
-        "them, though only its changed blocks are written. Data: tables, as the server says."
+        "Bytes for each commit of all files together. write(): the bytes that the server's processes wrote, by /proc. "
+        "Dirtied: the bytes that they marked to be written, by /proc: whole pages of the kernel's cache, and all "
+        "pages of a large folio, though only its changed blocks are written. Data: tables, by the server's count."
     )
     return Table("kernel", "What the kernel counts", columns, rows, note)
 

@@ -172,10 +172,10 @@ def found_changes(results: ServerResults, name: str, table: str, title: str) -> 
     if in_turns and results.load["repeats"] == 1:
         note += f" Of one repeat with {ROUNDS_MIN} rounds or more, {PARTS} parts stand for repeats."
     if short:
-        note += f" {short} tests have too few repeats for any change to be told from chance."
+        note += f" {short} tests have too few repeats to tell any change from chance."
     columns = ("test", "before", "after", "change %", *figures, "p")
     # A table without rows is not shown, so a line says that nothing changed.
-    shown = rows or [[Cell("no test changed" if tell else "nothing can be told"), *[Cell("-")] * (len(columns) - 1)]]
+    shown = rows or [[Cell("no test changed" if tell else "inconclusive"), *[Cell("-")] * (len(columns) - 1)]]
     return Table(table, title, columns, shown, note)
 
 

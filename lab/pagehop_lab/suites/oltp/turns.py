@@ -83,7 +83,7 @@ Found = dict[str, Any] | MeasureError
 def in_turns(tree: Tree, asked: Sequence[tuple[Subject, Ask]], rounds: int) -> list[Found]:
     """The work of each server in all of its turns and in each, or the reason why it failed.
 
-    Seconds are those of all turns of a server. Warming up is a turn, too.
+    Seconds are the sum over all turns of a server. Warming up is a turn, too.
     """
     together, found = f"{time.time_ns():x}", dict[int, Found]()
     with contextlib.ExitStack() as stack:

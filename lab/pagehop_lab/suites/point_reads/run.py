@@ -101,8 +101,8 @@ def with_cache(server: Any, mib: int) -> None:
 def start(server: Any, usual_mib: int) -> None:
     """Starts a server. One that does not start with its cache runs with its usual one afterwards.
 
-    A cache that goes with one size of memory may be too small for the server's pages. The other
-    sizes are measured all the same. DevServerError says why it did not start.
+    A cache for a small size of memory may be too small for the server's pages. The other sizes are
+    still measured. DevServerError says why it did not start.
     """
     try:
         server.start()

@@ -131,10 +131,10 @@ def reads(results: ServerResults) -> Table:
         "in flight", "CPU us", "clients' share", "settled s",
     )  # fmt: skip
     note = (
-        "Reads and KiB are the disk's: requests that the kernel gave it, after merging, and their sizes; process KiB "
-        "is what /proc says that storage read for the server's processes, and 'it says' what the server counts itself, "
-        "all for each query. In flight is the mean number of requests at the disk. Settled is the time until the rates "
-        "of two stretches of 2.5 s were within 5% of each other."
+        "Reads and KiB are the disk's: requests that the kernel sent to it, after merging, and their sizes. Process "
+        "KiB is storage that the server's processes read, by /proc, and 'it says' is the server's own count; all are "
+        "for each query. In flight is the mean number of requests at the disk. Settled is the time until the rates of "
+        "two stretches of 2.5 s were within 5% of each other."
     )
     return Table("reads", "Point reads", columns, rows, note)
 

@@ -50,10 +50,10 @@ _ASKED = (
 class VectorInserts(ServersSuite):
     name: ClassVar = "vector-inserts"
     how: ClassVar = (
-        "Every server has new data, its index, and clients in processes of their own: one inserts, one deletes as "
-        "much, one asks. Recall and time are those of the same requests. A figure is invalid, and compared with "
+        "Every server has new data, its index, and clients in separate processes: one inserts, one deletes as many "
+        "rows, one queries. Recall and time come from the same requests. A figure is invalid, and compared with "
         "nothing, if anything failed, a client was busy for more than half of a core's time, less than 95% of the "
-        "rows were written, the index was not used, or rows were missing or given that were not there."
+        "rows were written, the index was not used, or an answer lacked rows or had rows that did not exist."
     )
     products: ClassVar = tuple(_VERSIONS)
     usual: ClassVar[ServersLoad] = VectorLoad()

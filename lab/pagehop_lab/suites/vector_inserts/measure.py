@@ -103,6 +103,6 @@ def _again(state: State, dataset: Dataset) -> int:
 
 
 def _moves(batches: Float64, first: int, commit_rows: int) -> Moves:
-    """The time at which each row was inserted or deleted, from that of its commit."""
+    """The time at which each row was inserted or deleted: the time of its commit."""
     each = np.repeat(batches, commit_rows, axis=0)
     return Moves(first, each[:, 0], each[:, 1])

@@ -55,9 +55,9 @@ def queries(results: ServerResults) -> Table:
     )  # fmt: skip
     note = (
         f"qvN: N rows a second are inserted, and as many deleted, {results.load['commit_rows']} in a commit. Recall is "
-        "that of the same requests: of rows that were there from a request's start to its end. A step that wrote less "
-        "than 95% is invalid. The index is as large as it is after the step. Figures are the middle of the valid "
-        "repeats, which are counted."
+        "that of the same requests, over rows that existed from a request's start to its end. A step that wrote less "
+        "than 95% is invalid. The size of the index is its size after the step. Figures are medians of the valid "
+        "repeats, whose number is shown."
     )
     return Table("queries", "Asking beside writes", columns, rows, note)
 

@@ -37,11 +37,11 @@ class VectorWriters(ServersSuite):
     name: ClassVar = "vector-writers"
     how: ClassVar = (
         "Every step begins with a copy of the same table and index, and a checkpoint. Writers are processes that "
-        "insert the next rows of the set, in a random order and none twice, each row committed. Searches come by a "
-        "schedule, and their latency counts from when they were due. CPU is that of all of the server's processes; "
+        "insert the next rows of the set, in a random order and none twice, each row committed. Searches follow a "
+        "schedule, and their latency counts from the scheduled time. CPU is that of all of the server's processes; "
         "the clients' is beside it. A figure is invalid, and compared with nothing, if anything failed, a client was "
-        "busy for more than half of a core's time, less than 95% of the rows were written where they come by a "
-        "schedule, or the index was not used."
+        "busy for more than half of a core's time, less than 95% of the rows of a schedule were written, or the index "
+        "was not used."
     )
     products: ClassVar = PRODUCTS
     takes_url: ClassVar = False

@@ -109,9 +109,8 @@ def vacuum_share(found: Raw) -> float | None:
 
 
 def vacuum_s(found: Raw) -> float | None:
-    """Seconds of autovacuum; infinite if it went on when the writers were stopped.
-
-    Older files do not say whether it ended. There is no rate after it where it did not.
+    """Seconds of autovacuum; infinite if it still ran when the writers were stopped. Older files do
+    not say whether it ended. If it did not end, there is no rate after it.
     """
     is_over = found.get("vacuum_ended", found.get("rows_after_per_s") is not None)
     return float(found["vacuum_s"]) if is_over else math.inf

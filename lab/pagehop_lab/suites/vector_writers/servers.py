@@ -150,7 +150,7 @@ class WriterServer(Wrapped):
             return INDEX in "\n".join(row[0] for row in connection.execute(asked).fetchall())
 
     def autovacuum(self, on: bool) -> None:
-        """Whether dead rows are cleaned up; what was committed before is known to be."""
+        """Turns autovacuum of the server on or off."""
         self.ours.execute(f"ALTER SYSTEM SET autovacuum = {'on' if on else 'off'}", "SELECT pg_reload_conf()")
 
     # ---- the log ----

@@ -114,7 +114,7 @@ def writes(results: ServerResults) -> Table:
     note = (
         f"write-one, write-many: 1 and {many} clients, each row committed. copy: one COPY of {copied:,} rows. CPU is "
         "that of all of the server's processes, without the clients'. Log bytes count from a checkpoint on, so a "
-        "short step has more page images a row. Figures are the middle of the valid repeats, which are counted."
+        "short step has more page images a row. Figures are medians of the valid repeats, whose number is shown."
     )
     return Table("writes", "Writing as fast as it goes", columns, rows, note)
 
@@ -130,7 +130,7 @@ def log(results: ServerResults) -> Table:
     note = (
         f"From a checkpoint on, {results.load['clients']} clients: log-rows for {results.load['log_rows']:,} rows, and "
         f"log-interval at full speed for {results.load['log_seconds']:g} s without another checkpoint. Records and "
-        "page images are what pg_waldump --stats says; the rest is what pages of the log have between records."
+        "page images are from pg_waldump --stats; the rest are bytes of the log's pages between records."
     )
     return Table("log", "Bytes of log a row", columns, rows, note)
 
@@ -146,8 +146,8 @@ def vacuum(results: ServerResults) -> Table:
     note = (
         f"{results.load['clients']} clients, each row committed, while autovacuum with the server's own cost settings "
         f"cleans up {results.load['dead_share']:.0%} of the first {results.load['rows']:,} rows. Share: the rate "
-        "beside it, over that before it. A > is the time after which it had not ended, and was watched no longer: "
-        "there is no rate after it."
+        "during autovacuum, over the rate before it. After a > is the time for which it was watched without ending: "
+        "then there is no rate after it."
     )
     return Table("vacuum", "Writing beside autovacuum", columns, rows, note)
 

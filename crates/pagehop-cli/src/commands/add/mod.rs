@@ -8,7 +8,7 @@ mod mark;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use pagehop_engine::{AddReport, ColumnRows, Error as EngineError, Index, Progress, VectorSource};
+use pagehop_engine::{AddReport, ColumnRows, Index, Progress, VectorSource};
 use pagehop_store::{AddOptions, IndexFile};
 use serde::Serialize;
 
@@ -165,7 +165,8 @@ impl Import<'_> {
                 }
                 None => pagehop_store::add_with_columns(index, ids, components, columns, options, &mut whole),
             };
-            let part = part.map_err(|error| about_batch(self.args, before, &error))?;
+            let of_file = (self.args.vectors.as_path(), before);
+            let part = part.map_err(|error| Error::about_rows(&self.args.index, of_file, error))?;
             self.report.added += part.added;
             self.report.replaced += part.replaced;
             self.report.unchanged += part.unchanged;
@@ -204,37 +205,5 @@ fn say_start(args: &Args, start: Start, rows: u64) {
             "nothing to resume: the last import into {index} was not of {vectors} as it is now; starting with \
              its first row"
         )),
-    }
-}
-
-/// An error of the batch that begins at row `first`.
-fn about_batch(args: &Args, first: u64, error: &EngineError) -> Error {
-    match error {
-        EngineError::Argument { what } if what.starts_with("row ") => {
-            Error::Use(format!("{}: {}", args.vectors.display(), row_in_file(what, first)))
-        }
-        _ => Error::about(&args.index, error),
-    }
-}
-
-/// `what` begins with a row number of the batch; returns it with the row number of the file.
-fn row_in_file(what: &str, first: u64) -> String {
-    let rest = what.strip_prefix("row ").unwrap_or_default();
-    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    match rest[..end].parse::<u64>() {
-        Ok(row) => format!("row {}{}", first + row, &rest[end..]),
-        Err(_) => what.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_are_counted_from_the_start_of_the_file() {
-        assert_eq!(row_in_file("row 41 (id 7): NaN", 2000), "row 2041 (id 7): NaN");
-        assert_eq!(row_in_file("row 0", 3), "row 3");
-        assert_eq!(row_in_file("row of ducks", 3), "row of ducks");
     }
 }

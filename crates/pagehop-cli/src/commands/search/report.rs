@@ -2,30 +2,21 @@
 
 use std::fmt;
 
-use pagehop_engine::{Payloads, SearchOptions, SearchResult};
+use pagehop_engine::{Payloads, ReadParts, SearchOptions, SearchResult};
 use serde::Serialize;
 
 use crate::errors::Error;
 use crate::formats::Truth;
 use crate::output::{Output, grouped};
 
-/// What was read for the rows that a search found, besides their row numbers.
-#[derive(Clone, Default)]
-pub(super) struct OfRows {
-    /// The ids, if they are texts.
-    pub(super) ids: Option<Vec<String>>,
-    /// The payloads, if they were requested.
-    pub(super) payloads: Option<Payloads>,
-}
-
 /// Prints a line for each row found.
-pub(super) fn print(output: &mut Output, query: u64, result: &SearchResult, of_rows: &OfRows) -> Result<(), Error> {
+pub(super) fn print(output: &mut Output, query: u64, result: &SearchResult, read: &ReadParts) -> Result<(), Error> {
     for (at, hit) in result.hits.iter().enumerate() {
-        match &of_rows.ids {
+        match &read.text_ids {
             Some(ids) => output.text(format_args!("{query}\t{}\t{}", ids[at], hit.distance))?,
             None => output.text(format_args!("{query}\t{}\t{}", hit.row_id, hit.distance))?,
         }
-        if let Some(payloads) = &of_rows.payloads {
+        if let Some(payloads) = &read.payloads {
             output.text(format_args!("\t{}", text(payloads[at].as_deref()).unwrap_or_default()))?;
         }
         output.text(format_args!("\n"))?;
@@ -57,16 +48,16 @@ fn text(payload: Option<&[u8]>) -> Option<String> {
 }
 
 /// The rows found for `query`, as a line of JSON.
-pub(super) fn query_line<'a>(query: u64, result: &SearchResult, of_rows: &'a OfRows) -> QueryLine<'a> {
+pub(super) fn query_line<'a>(query: u64, result: &SearchResult, read: &'a ReadParts) -> QueryLine<'a> {
     let texts = |payloads: &Payloads| payloads.iter().map(|payload| text(payload.as_deref())).collect();
     QueryLine {
         query,
-        ids: match &of_rows.ids {
+        ids: match &read.text_ids {
             Some(ids) => FoundIds::Text(ids),
             None => FoundIds::Int(result.hits.iter().map(|hit| hit.row_id).collect()),
         },
         distances: result.hits.iter().map(|hit| hit.distance).collect(),
-        payload: of_rows.payloads.as_ref().map(texts),
+        payload: read.payloads.as_ref().map(texts),
     }
 }
 

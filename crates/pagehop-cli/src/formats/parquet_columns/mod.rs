@@ -80,7 +80,7 @@ fn check_rows(path: &Path, metadata: &ParquetMetaData, rows: u64) -> Result<(), 
     let found = groups.reduce(|all, group| all?.checked_add(group?)).unwrap_or(Some(0));
     match found {
         Some(found) if i64::try_from(found) != Ok(metadata.file_metadata().num_rows()) => {
-            refuse(path, "its row groups hold other rows than its end says: the Parquet file is damaged")
+            refuse(path, "the row counts of its row groups do not match its footer: the Parquet file is damaged")
         }
         Some(found) if found == rows => Ok(()),
         Some(found) => refuse(path, format!("it holds {found} rows of values for {rows} rows")),

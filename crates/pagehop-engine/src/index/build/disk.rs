@@ -71,8 +71,8 @@ fn page_bytes(job: &Job<'_>, demand: &Demand<'_>) -> usize {
     bytes_with(&meta, demand.rows, column_pages(&meta, columns))
 }
 
-/// Bytes of the pages of a graph of `rows` rows, with `columns` pages for the trees of columns. Of
-/// `meta` it takes what does not change when the graph is built again.
+/// Bytes of the pages of a graph of `rows` rows, with `columns` pages for the trees of columns.
+/// Uses only the fields of `meta` that a rebuild keeps.
 fn bytes_with(meta: &Meta, rows: usize, columns: u32) -> usize {
     let meta = Meta { centroids: CENTROIDS_MAX, ..meta.clone() };
     let landmarks = landmark_pages::pages(&meta, rows / landmark_every(rows));
@@ -84,8 +84,8 @@ fn bytes_with(meta: &Meta, rows: usize, columns: u32) -> usize {
     (u64::from(pages) + kept) as usize * PAGE_BYTES + rows * row
 }
 
-/// Bytes of the pages of the graph that a build of `rows` rows with these values of columns makes,
-/// for an index of this meta page; it says a little more.
+/// An upper estimate of the bytes of the pages of the graph that a build of `rows` rows with these
+/// values of columns makes, for an index with this meta page.
 pub(crate) fn graph_bytes(meta: &Meta, rows: usize, columns: &ColumnRows) -> u64 {
     bytes_with(meta, rows, column_pages(meta, Some(columns))) as u64
 }

@@ -82,10 +82,8 @@ impl Survey {
 
     fn add(&mut self, options: &BuildOptions, id: u64, row: &[f32]) -> Result<(), Error> {
         let (metric, ids, position) = (options.metric, options.id_kind, self.row_ids.len());
-        let norm_sq = prepare::validate(metric, row).map_err(|e| match e {
-            Error::Argument { what } => Error::argument(format!("{}: {what}", row_ids::named(ids, position, id))),
-            other => other,
-        })?;
+        let norm_sq = prepare::validate(metric, row)
+            .map_err(|error| error.of_row(position, row_ids::known_number(ids, id)))?;
         self.norm_sq_max = self.norm_sq_max.max(norm_sq);
         let scale = if metric == Metric::Cosine { 1.0 / norm_sq.sqrt() } else { 1.0 };
         for (sum, x) in self.sums.iter_mut().zip(row) {

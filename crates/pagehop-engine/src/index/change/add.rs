@@ -12,10 +12,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::encode::EncodedRow;
 use super::graph::Graph;
-use super::steps::Steps;
-use super::{insert, keep, records, rows};
+use super::records;
 use crate::columns::ColumnRows;
 use crate::ids::NodeId;
+use crate::index::change::graph::insert;
+use crate::index::change::pages::keep;
+use crate::index::change::pages::rows;
+use crate::index::change::pages::steps::Steps;
 use crate::page::{PagesMut, SharedPages};
 use crate::threads::{self, Look};
 use crate::{AddReport, Error, OnProgress, Progress};

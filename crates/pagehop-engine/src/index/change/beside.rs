@@ -20,12 +20,14 @@
 
 use std::ops::ControlFlow;
 
-use super::graph_pages::GraphReader;
-use super::steps::Steps;
+use super::Change;
 use super::training::{begin_graph, has_grown, replace};
-use super::{Change, rows, sweep};
 use crate::columns::Value;
 use crate::index::build;
+use crate::index::change::pages::graph_pages::GraphReader;
+use crate::index::change::pages::rows;
+use crate::index::change::pages::steps::Steps;
+use crate::index::change::pages::sweep;
 use crate::index::open::Index;
 use crate::index::state::{ShadowState, State};
 use crate::page::kind;

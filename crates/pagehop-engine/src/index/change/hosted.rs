@@ -6,14 +6,20 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
+use super::Change;
 use super::encode::EncodedRow;
-use super::explorer::{Explorer, WalkExtent};
-use super::graph_pages::GraphReader;
-use super::insert::{self, INSERT_LIST};
-use super::pending::PendingPlace;
-use super::{Change, pending, post, rows, spare, sweep, training};
+use super::training;
 use crate::columns::{Column, ColumnRows, Value};
 use crate::ids::NodeId;
+use crate::index::change::graph::explorer::{Explorer, WalkExtent};
+use crate::index::change::graph::insert::{self, INSERT_LIST};
+use crate::index::change::graph::post;
+use crate::index::change::pages::graph_pages::GraphReader;
+use crate::index::change::pages::pending;
+use crate::index::change::pages::pending::PendingPlace;
+use crate::index::change::pages::rows;
+use crate::index::change::pages::spare;
+use crate::index::change::pages::sweep;
 use crate::index::model::Model;
 use crate::index::open::Index;
 use crate::index::search::bound::{code_error, is_within};

@@ -11,52 +11,34 @@
 //! Rows are stamped with the number of the commit, so a reader of an older snapshot sees none of a
 //! transaction, even if some of its steps are already visible.
 //!
-//! | file | subject |
+//! | file or folder | subject |
 //! |---|---|
-//! | `steps.rs`, `graph_pages.rs` | the pages and the meta page of a transaction |
-//! | `spare.rs`, `ids.rs`, `slots.rs`, `rows.rs`, `dead.rs`, `pending.rs`, `sweep.rs`, `keep.rs`, `record_pages.rs`, `trees.rs` | done by steps: empty pages; ids as users give them; free slots; row ids; dead nodes; row ids that wait; unused graphs; kept vectors; pages of records; the shape of trees |
-//! | `explorer.rs`, `near.rs`, `encode.rs`, `edges.rs`, `offer.rs` | the parts of the graph |
-//! | `graph.rs` | the graph: walk, targets, edges, entry points |
-//! | `in_edges.rs` | the edges that lead to dead nodes |
-//! | `anchors.rs`, `post.rs`, `landmarks.rs`, `insert.rs`, `unlink.rs` | done to the graph |
-//! | `records.rs`, `add.rs`, `training.rs` | records of rows; rows that are added, by one thread or several; the model, trained again |
-//! | `vacuum.rs`, `retrain.rs`, `beside.rs`, `hosted.rs`, `measured.rs`, `pop.rs` | the rest of [`Change`] |
+//! | `encode.rs` | a row, encoded for its node, and a node, for the edges to it |
+//! | `pages/` | pages that a change writes, apart from the edges of nodes |
+//! | `graph/` | nodes and edges: insertion, postings, the removal of dead nodes |
+//! | `records.rs` | records of rows |
+//! | `add.rs` | rows that are added, by one thread or several |
+//! | `training.rs` | the model, trained again: when, and how |
+//! | `vacuum.rs` | [`Change`]: takes dead nodes out of the graph |
+//! | `retrain.rs` | [`Change`]: trains the model again |
+//! | `beside.rs` | trains the model again while others insert |
+//! | `hosted.rs` | [`Change`]: rows that the host owns |
+//! | `measured.rs` | [`Change`]: stores what was measured |
+//! | `pop.rs` | [`Change`]: reads rows and deletes them |
 //!
-//! `encode.rs` is below all others. Every other file uses files of the lines above. Within a line,
-//! the imports show the order.
+//! Each file uses only files and folders of the lines above it, and none uses the last four.
 
 mod add;
-mod anchors;
 pub(crate) mod beside;
-mod dead;
-mod edges;
 mod encode;
-mod explorer;
-mod graph;
-mod graph_pages;
+pub(crate) mod graph;
 pub(crate) mod hosted;
-mod ids;
-pub(crate) mod in_edges;
-mod insert;
-mod keep;
-mod landmarks;
 mod measured;
-mod near;
-mod offer;
-pub(crate) mod pending;
+pub(crate) mod pages;
 mod pop;
-mod post;
-mod record_pages;
 mod records;
 mod retrain;
-mod rows;
-mod slots;
-mod spare;
-mod steps;
-mod sweep;
 pub(crate) mod training;
-mod trees;
-mod unlink;
 mod vacuum;
 
 use crate::columns::{ColumnRows, RowValues};
@@ -69,9 +51,11 @@ use crate::quantize::prepare;
 use crate::{AddReport, DeleteReport, Error, IdKind, OnProgress, RowId, row_ids};
 use add::NewRows;
 use graph::Graph;
-use in_edges::InEdges;
-use pending::PendingRows;
-use steps::Steps;
+use graph::in_edges::InEdges;
+use graph::{insert, post};
+use pages::pending::PendingRows;
+use pages::steps::Steps;
+use pages::{ids, rows, sweep};
 
 /// Pages of retired graphs that a change of host-owned rows frees at its beginning: it needs at
 /// most one for each row.
@@ -279,12 +263,8 @@ impl<'w, W: PagesMut> Change<'w, W> {
     fn validate(&self, ids: &[u64], vectors: &[f32]) -> Result<(), Error> {
         let meta = self.graph.meta();
         for (i, (id, row)) in ids.iter().zip(vectors.chunks_exact(meta.dim)).enumerate() {
-            prepare::validate(meta.metric, row).map_err(|e| match e {
-                Error::Argument { what } => {
-                    Error::argument(format!("{}: {what}", row_ids::named(meta.id_kind, i, *id)))
-                }
-                other => other,
-            })?;
+            prepare::validate(meta.metric, row)
+                .map_err(|error| error.of_row(i, row_ids::known_number(meta.id_kind, *id)))?;
         }
         Ok(())
     }

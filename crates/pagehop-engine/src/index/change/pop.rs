@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::{Change, ids, keep};
+use super::Change;
+use crate::index::change::pages::ids;
+use crate::index::change::pages::keep;
 use crate::page::PagesMut;
 use crate::{Error, RowId, row_ids};
 

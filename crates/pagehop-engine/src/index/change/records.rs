@@ -6,11 +6,12 @@ use std::collections::HashMap;
 
 use super::encode::EncodedRow;
 use super::graph::Graph;
-use super::{record_pages, rows};
 use crate::Error;
 use crate::columns::tags::check_count;
 use crate::columns::{ColumnRows, RowValues, keeps_no_payloads, set_last_key};
 use crate::ids::NodeId;
+use crate::index::change::pages::record_pages;
+use crate::index::change::pages::rows;
 use crate::page::PagesMut;
 use crate::page::meta::Meta;
 use crate::page::record_pages::RecordPlace;

@@ -1,7 +1,8 @@
 //! The operations that train the model of an index again, by themselves or with rows that are added
 //! (`training.rs`).
 
-use super::{Change, training};
+use super::Change;
+use super::training;
 use crate::columns::{ColumnRows, Value};
 use crate::index::open::Index;
 use crate::page::{Pages, PagesMut};

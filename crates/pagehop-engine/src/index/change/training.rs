@@ -12,10 +12,11 @@
 use std::collections::HashMap;
 
 use super::graph::Graph;
-use super::steps::Steps;
-use super::{post, rows};
 use crate::columns::ColumnRows;
 use crate::index::build;
+use crate::index::change::graph::post;
+use crate::index::change::pages::rows;
+use crate::index::change::pages::steps::Steps;
 use crate::index::pending::PendingMap;
 use crate::index::search::bound::restored_error;
 use crate::page::kind;

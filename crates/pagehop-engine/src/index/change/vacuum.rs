@@ -5,8 +5,10 @@
 //! Its slot becomes free in a later transaction, once no reader can be at it. If a host has several
 //! writers, edges are changed beside them, which is nearly all of the work.
 
-use super::in_edges::InEdges;
-use super::{Change, dead, unlink};
+use super::Change;
+use crate::index::change::graph::in_edges::InEdges;
+use crate::index::change::graph::unlink;
+use crate::index::change::pages::dead;
 use crate::page::dead_list::Dead;
 use crate::page::node::FLAGS_DEAD;
 use crate::page::stack::StackHead;

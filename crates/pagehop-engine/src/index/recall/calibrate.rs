@@ -183,14 +183,14 @@ fn memory_bytes_of(rows: u64, dim: usize, (some, more): (usize, usize)) -> u64 {
     some as u64 * exact + more as u64 * other + landmarks + CENTROIDS_MAX as u64 * 5 * inner
 }
 
-/// Bytes of a sample with an exact answer, for which it is coded, and of another.
+/// Bytes of a sample with an exact answer, which has a code, and of a sample without one.
 fn sample_bytes(dim: usize) -> [u64; 2] {
     let other = 4 * dim as u64 + SAMPLE_BYTES;
     [other + 10 * inner_dim(dim) as u64, other]
 }
 
-/// The samples that `memory_bytes` have room for. Those with exact answers come first: the others
-/// only make more of them.
+/// The numbers of samples, with exact answers and without, that `memory_bytes` have room for. Those
+/// with exact answers are filled first; the others only add precision.
 fn counts_within(rows: u64, dim: usize, memory_bytes: u64) -> Result<(usize, usize), Error> {
     let least = calibration_memory_bytes_min(rows, dim);
     if memory_bytes < least {

@@ -2,11 +2,11 @@
 
 use crate::calibration::MISSED_MIN;
 
-/// Safety margin on the target recall: this share of the half width of its interval, at most
-/// `MARGIN_MAX` of the allowed miss (1 - recall). Without it, half of the calibrated settings would
-/// land below the target. At high recalls a margin costs hops: a tenth of the allowed miss, a tenth
-/// of the hops.
+/// Safety margin on the target recall, as a share of `half_interval`. Without a margin, half of the
+/// calibrated settings would land below the target.
 const MARGIN: f32 = 0.25;
+/// Largest margin, as a share of the allowed miss (1 - recall). At high recalls a margin of 10% of
+/// the allowed miss costs about 10% more hops.
 const MARGIN_MAX: f32 = 0.05;
 
 /// The result of a pair of list and slack.

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use crate::index::search::exact::search_exactly;
-use crate::index::search::filter_plan::FilterPlan;
+use crate::index::search::filter::plan::FilterPlan;
 use crate::index::search::filtered::search_filtered;
 use crate::index::search::searcher::Searcher;
 use crate::page::Pages;

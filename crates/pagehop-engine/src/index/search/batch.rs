@@ -3,8 +3,9 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::index::open::Index;
+use crate::index::payloads::{ReadParts, RowParts};
 use crate::index::search::answer::{Way, answer_watched};
-use crate::index::search::filter_plan::FilterPlan;
+use crate::index::search::filter::plan::FilterPlan;
 use crate::index::search::together::{Query, Together};
 use crate::index::search::visit::Probe;
 use crate::index::state::State;
@@ -28,16 +29,19 @@ pub struct Batch<'a> {
     pub filter: Option<&'a FilterPlan>,
     /// Most threads; 0 means one per core. Few queries take fewer.
     pub threads: usize,
+    /// What is read of the rows that are found.
+    pub parts: RowParts,
 }
 
 impl<P: Pages> Index<P> {
-    /// Answers the queries of a batch. `write` puts the result of each into its place in `results`,
-    /// which has one place per query. The calling thread takes part and calls `progress`.
+    /// Answers the queries of a batch. `write` puts the result of each, and what was read of its
+    /// rows, into its place in `results`, which has one place per query. The calling thread takes
+    /// part and calls `progress`.
     ///
     /// # Errors
     ///
-    /// Those of [`Index::search_with`] and of `write`, with the position of the query;
-    /// [`Error::Interrupted`] if `progress` says so.
+    /// Those of [`Index::search_with`], of [`Index::search_and_read`] and of `write`, with the
+    /// position of the query; [`Error::Interrupted`] if `progress` says so.
     ///
     /// # Panics
     ///
@@ -47,17 +51,29 @@ impl<P: Pages> Index<P> {
         batch: &Batch<'_>,
         progress: OnProgress<'_>,
         results: &mut [T],
-        write: impl Fn(&mut T, SearchResult) -> Result<(), Error> + Sync,
+        write: impl Fn(&mut T, SearchResult, ReadParts) -> Result<(), Error> + Sync,
     ) -> Result<(), (usize, Error)> {
         let dim = self.newest().known().meta.dim;
         assert_eq!(batch.queries.len(), results.len() * dim, "there is one place per query");
+        let write = |query: &[f32], place: &mut T, result| {
+            let mut first = Some(result);
+            let search = || match first.take() {
+                Some(result) => Ok(result),
+                // Its rows were replaced before parts of them were read.
+                None => self.searcher().answer(query, batch.k, batch.plan, batch.filter),
+            };
+            let (result, read) = self.search_and_read(batch.parts, search)?;
+            write(place, result, read)
+        };
         let way = Way::of(batch.plan, batch.filter);
         if matches!(way, Way::Scan) {
             let answers = self.search_exactly(batch.queries, batch.k, batch.threads, progress);
             let answers =
                 answers.map_err(|error| (first_unplaced(&self.newest().known(), batch.queries, dim), error))?;
-            let mut places = results.iter_mut().zip(answers).enumerate();
-            return places.try_for_each(|(at, (place, answer))| write(place, answer).map_err(|error| (at, error)));
+            let places = batch.queries.chunks_exact(dim).zip(results).zip(answers);
+            return places.enumerate().try_for_each(|(at, ((query, place), answer))| {
+                write(query, place, answer).map_err(|error| (at, error))
+            });
         }
         let count = results.len();
         let threads = threads::available(batch.threads).min(count / QUERIES_PER_THREAD).max(1);
@@ -66,8 +82,8 @@ impl<P: Pages> Index<P> {
         let failed = Mutex::new(None);
         let mut go_on = |done| progress(Progress { phase: "search", done, total: count as u64 });
         let searched = threads::each(0..threads, &mut go_on, |_, look| {
-            let wrote = |at, place: &mut T, found: Result<SearchResult, Error>| {
-                found.and_then(|result| write(place, result)).map_err(|error| {
+            let wrote = |at, (query, place): (&[f32], &mut T), found: Result<SearchResult, Error>| {
+                found.and_then(|result| write(query, place, result)).map_err(|error| {
                     failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert((at, error));
                     Error::Interrupted
                 })
@@ -77,15 +93,15 @@ impl<P: Pages> Index<P> {
                 while let Some((at, (query, place))) = next() {
                     let found = answer_watched(&mut searcher, query, (k, plan), filter, &mut || look(at as u64));
                     look(at as u64)?;
-                    wrote(at, place, found)?;
+                    wrote(at, (query, place), found)?;
                 }
                 return Ok(());
             };
-            let answered = |at, place: &mut T, found| {
+            let answered = |at, place: (&[f32], &mut T), found| {
                 look(at as u64)?;
                 wrote(at, place, found)
             };
-            let next = || next().map(|(at, (vector, place))| Query { at, vector, place });
+            let next = || next().map(|(at, (vector, place))| Query { at, vector, place: (vector, place) });
             Together::new(self.pages(), self.newest(), batch.k, options, answered).run(next)
         });
         match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {

@@ -1,0 +1,357 @@
+//! How to search for rows that pass a filter: by a walk that leaves others out of its answer, or by
+//! reading the postings of all that may pass.
+//!
+//! ```text
+//! runs     places in the trees of columns that have all rows which may pass: of an AND those of
+//!          its cheapest part, of an OR those of all parts
+//! share    the estimated share of rows that pass: each part of an AND counts for itself. The
+//!          slack of a walk is for a share between this and the largest that the parts allow
+//! choose   what costs less: the runs, or a walk, which visits more nodes without use the smaller
+//!          the share is. A leaf of postings costs half of the page of a node
+//! ```
+
+use std::sync::Arc;
+
+use crate::columns::ColumnKind;
+use crate::filter::{Given, TagsTest, Test};
+use crate::index::search::filter::shares::{EVERY_VALUE, Passing, SHARE_MIN, Shares};
+use crate::index::search::filter::walls;
+use crate::index::state::State;
+use crate::options::SEARCH_LIST_MAX;
+use crate::page::Reader;
+use crate::page::postings::PostingKey;
+use crate::{Error, SearchOptions};
+
+/// Estimated pages of nodes that a search for up to [`FEW_ROWS`] rows reads without a filter, and
+/// with postings. More rows take pages in proportion. Measured at a recall of 0.95 on 50,000 text
+/// embeddings: `docs/decisions/0015-filters.md`.
+const NODE_PAGES: f64 = 30.0;
+const FEW_ROWS: usize = 10;
+/// The pages of a walk grow with this power of the share of rows that pass: 1.5 times as many for
+/// half of the rows, 2.4 times as many for 3 of 10.
+const WALK_POWER: f64 = -0.75;
+/// The slack that a walk needs falls with this power of the share of rows that pass.
+const SLACK_POWER: f32 = 0.3;
+/// Pages of the id map for an id, which are shared. An id of a row leads to a page of nodes, too.
+const ID_PAGES: f64 = 0.2;
+/// The cost of a leaf of postings in pages of nodes. In memory it is .6 of a hop, and from storage
+/// .4: leaves are known before they are read, so more reads are under way.
+const LEAF_COST: f64 = 0.5;
+/// Estimated fill of a leaf.
+const LEAF_FILL: f64 = 0.85;
+/// From this number of leaves on, some are skipped. Fewer are all read: most of them are near, and
+/// rows of skipped leaves would be missed. With 41 leaves, reading all and visiting fewer nodes
+/// takes fewer pages.
+pub(crate) const LEAVES_WHOLE: usize = 48;
+/// Of more leaves of one value, a search reads this number and this share, those of the cells near
+/// the query. With a tenth of 150,000 rows it reads 55 of 162, with a twentieth 42 of 80.
+const LEAVES_NEAR: f64 = 24.0;
+const SHARE_NEAR: f64 = 0.25;
+/// A place that has rows which may pass a filter.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Run {
+    /// Postings of a column, both ends included.
+    Postings { column: usize, low: PostingKey, high: PostingKey },
+    /// Rows by their ids.
+    Ids(Vec<u64>),
+}
+
+impl Run {
+    /// The tag that every row of the run has, and its column.
+    fn tag(&self, state: &State) -> Option<(usize, u64)> {
+        let Self::Postings { column, low, high } = self else { return None };
+        let tag = low.value().filter(|tag| high.value() == Some(*tag))?;
+        (state.columns.columns[*column].kind == ColumnKind::Tags).then_some((*column, tag))
+    }
+}
+
+/// What is expected of the runs of a filter.
+#[derive(Clone, Copy, Debug)]
+struct Expected {
+    /// Pages that are read.
+    pages: f64,
+    /// Their cost, in pages of nodes.
+    cost: f64,
+    /// Rows; a search by the runs visits at most this many nodes.
+    rows: f64,
+}
+
+/// A filter over one index, and how to search with it: see
+/// [`Searcher::plan_filter`](crate::Searcher::plan_filter).
+#[derive(Clone, Debug)]
+pub struct FilterPlan {
+    /// The number of columns of the filter's index: a guard against use with another index.
+    pub(crate) columns: usize,
+    pub(crate) test: Arc<Test>,
+    /// Runs that have every row that passes; `None` if such rows may be anywhere.
+    pub(crate) runs: Option<Arc<Vec<Run>>>,
+    /// Whether every row of the runs passes. If not, they have rows that other conditions exclude.
+    pub(crate) runs_pass: bool,
+    expected: Expected,
+    share: Passing,
+    /// Whether the filter must read the tags of some rows to decide on them.
+    pub(crate) needs_tags: bool,
+    /// The same for rows that are in the runs.
+    pub(crate) needs_tags_in_runs: bool,
+    /// Whether a condition asks for the absence of a tag. The Bloom filter proves absence for most
+    /// rows, presence rarely.
+    pub(crate) has_negated_tag: bool,
+}
+
+impl FilterPlan {
+    /// The estimated share of rows that pass, from 0 to 1. Conditions that are joined are taken as
+    /// independent of one another.
+    pub fn share(&self) -> f64 {
+        self.share.likely
+    }
+
+    /// Whether searches for `k` rows read the postings of all rows that may pass. If not, they walk
+    /// the graph.
+    pub fn reads_postings(&self, k: usize) -> bool {
+        let walk_pages = Self::walk_pages(Self::node_pages(k), self.share.likely.max(SHARE_MIN));
+        self.runs.is_some() && self.cost_by_runs(k) <= walk_pages
+    }
+
+    /// Whether a walk for `k` rows reads fewer pages than a look at every row, which reads
+    /// `every_page`.
+    pub(crate) fn is_worth_a_walk(&self, k: usize, every_page: usize) -> bool {
+        Self::walk_pages(Self::node_pages(k), self.share.likely.max(SHARE_MIN)) <= every_page as f64
+    }
+
+    /// Estimated pages that a search for `k` rows reads of the runs and of the nodes that they lead
+    /// to.
+    pub(crate) fn pages_by_runs(&self, k: usize) -> f64 {
+        self.expected.pages + Self::node_pages(k).min(self.expected.rows)
+    }
+
+    /// The estimated cost of such a search, in pages of nodes.
+    fn cost_by_runs(&self, k: usize) -> f64 {
+        self.expected.cost + Self::node_pages(k).min(self.expected.rows)
+    }
+
+    /// Whether the runs are worth reading for `k` rows where a look at every row reads `every_page`
+    /// once. An exact search visits every row of them, by distance and so at random.
+    pub(crate) fn is_worth_its_runs(&self, k: usize, is_exact: bool, every_page: usize) -> bool {
+        let pages = if is_exact { self.expected.pages + self.expected.rows } else { self.pages_by_runs(k) };
+        self.runs.is_some() && pages <= every_page as f64
+    }
+
+    /// Estimated pages of nodes that a search for `k` rows reads without a filter, and with
+    /// postings. For hosts that estimate costs before there is a plan.
+    pub fn node_pages(k: usize) -> f64 {
+        NODE_PAGES * k.max(FEW_ROWS) as f64 / FEW_ROWS as f64
+    }
+
+    /// The cost of `leaves` of postings, in pages of nodes.
+    pub fn leaves_cost(leaves: f64) -> f64 {
+        LEAF_COST * leaves
+    }
+
+    /// Estimated pages of a walk that finds only rows that pass, if it reads `pages` without a
+    /// filter and `share` of the rows pass.
+    pub fn walk_pages(pages: f64, share: f64) -> f64 {
+        pages * share.powf(WALK_POWER)
+    }
+
+    /// Estimated leaves that a search reads if this number of values has postings in `leaves` of
+    /// them. Of a range of unknown values, which are infinitely many, it reads all.
+    pub fn leaves_read(leaves: f64, values: f64) -> f64 {
+        if leaves < LEAVES_WHOLE as f64 { leaves } else { (LEAVES_NEAR * values + SHARE_NEAR * leaves).min(leaves) }
+    }
+
+    /// Hops after which a walk for `k` rows gives up for the runs, if there are any. A walk that
+    /// needs somewhat more hops than were estimated is nearly at its end. One that can give up for
+    /// a look at every row does so after twice its pages, too.
+    pub(crate) fn hops_max(&self, k: usize) -> usize {
+        // Without runs the estimate is infinite.
+        (2.0 * self.cost_by_runs(k)) as usize
+    }
+
+    /// The number of ids that are looked up for the runs; one that occurs twice counts twice.
+    pub(crate) fn ids(&self) -> usize {
+        let count = |run: &Run| if let Run::Ids(ids) = run { ids.len() } else { 0 };
+        self.runs.iter().flat_map(|runs| runs.iter()).map(count).sum()
+    }
+
+    /// The number of candidates that the runs have, at most `most`; rows of leaves are estimated.
+    pub(crate) fn candidates(&self, most: usize) -> usize {
+        most.min((self.expected.rows as usize).saturating_add(self.ids()))
+    }
+
+    /// The options of a walk that finds only rows that pass. A list that is too long costs nothing,
+    /// a slack that is too small costs rows. Whether joined conditions are met together is not
+    /// known, so the slack is for the geometric mean of both shares.
+    pub(crate) fn walk_options(&self, options: &SearchOptions) -> SearchOptions {
+        let [likely, most] = [self.share.likely, self.share.most].map(|share| (share as f32).clamp(1e-6, 1.0));
+        let search_list = ((options.search_list as f32 / likely) as usize).min(SEARCH_LIST_MAX);
+        let slack = options.slack * (likely * most).sqrt().powf(SLACK_POWER);
+        SearchOptions { search_list, slack, ..options.clone() }
+    }
+
+    /// Plans a filter. With `guesses`, a share that cannot be read is guessed: where a commit is
+    /// becoming visible, pages may contradict each other.
+    pub(crate) fn new(test: Test, state: &State, reader: &mut impl Reader, guesses: bool) -> Result<Self, Error> {
+        let mut planner = Planner { shares: Shares { state, reader, guesses } };
+        let share = planner.shares.of(&test)?;
+        let (runs, expected) = match planner.runs(&test)? {
+            Some(found) => (Some(Arc::new(apart(found.runs))), found.expected),
+            None => (None, Expected { pages: f64::INFINITY, cost: f64::INFINITY, rows: 0.0 }),
+        };
+        let columns = state.columns.columns.len();
+        // A host that owns the rows tests the tags itself.
+        let needs_tags = test.needs_tags() && !state.meta.has_tag_chains();
+        let has_negated_tag = has_negated_tag(&test);
+        let is_undecided = |run: &Run| test.given(run.tag(state)) == Given::Tags;
+        let needs_tags_in_runs = needs_tags && runs.iter().flat_map(|runs| runs.iter()).any(is_undecided);
+        Ok(Self {
+            columns,
+            runs_pass: runs_pass(&test),
+            test: Arc::new(test),
+            runs,
+            expected,
+            share,
+            needs_tags,
+            needs_tags_in_runs,
+            has_negated_tag,
+        })
+    }
+}
+
+/// The same places as runs that have none in common: those of ids first, then by column.
+fn apart(mut runs: Vec<Run>) -> Vec<Run> {
+    runs.sort_by_key(|run| match run {
+        Run::Ids(_) => None,
+        Run::Postings { column, low, .. } => Some((*column, *low)),
+    });
+    runs.dedup_by(|next, last| {
+        let Run::Postings { column, low, high } = next else { return false };
+        let Run::Postings { column: of_last, high: end, .. } = last else { return false };
+        let touches = column == of_last && *low <= *end;
+        if touches {
+            *end = *end.max(high);
+        }
+        touches
+    });
+    runs
+}
+
+/// Whether every row in the runs of a test passes it. The postings of a tag may be of rows that do
+/// not have it, and ids may be of rows that are gone.
+fn runs_pass(test: &Test) -> bool {
+    match test {
+        Test::Within { .. } | Test::Missing { .. } | Test::Present { .. } => true,
+        Test::Or(parts) => parts.iter().all(runs_pass),
+        Test::And(parts) => parts.len() == 1 && runs_pass(&parts[0]),
+        Test::Tags(_) | Test::Ids { .. } => false,
+    }
+}
+
+fn has_negated_tag(test: &Test) -> bool {
+    match test {
+        Test::Tags(test) => !test.is_in,
+        Test::And(parts) | Test::Or(parts) => parts.iter().any(has_negated_tag),
+        _ => false,
+    }
+}
+
+/// Runs and their cost.
+struct Costed {
+    runs: Vec<Run>,
+    expected: Expected,
+}
+
+struct Planner<'a, R: Reader> {
+    shares: Shares<'a, R>,
+}
+
+impl<R: Reader> Planner<'_, R> {
+    /// The runs of a test; `None` if rows that pass may be anywhere.
+    fn runs(&mut self, test: &Test) -> Result<Option<Costed>, Error> {
+        Ok(match test {
+            Test::Within { column, ranges } => Some(self.postings(*column, ranges.iter().copied().map(Some))?),
+            Test::Missing { column } => Some(self.postings(*column, [None])?),
+            Test::Present { column } => Some(self.postings(*column, [Some(EVERY_VALUE)])?),
+            Test::Tags(TagsTest { column, hashes, is_in: true, .. }) => {
+                Some(self.postings(*column, hashes.iter().map(|hash| Some((*hash, *hash))))?)
+            }
+            Test::Ids { ids, is_in: true } => {
+                let pages = ids.len() as f64 * (ID_PAGES + self.shares.of_ids(ids)?);
+                let expected = Expected { pages, cost: pages, rows: 0.0 };
+                Some(Costed { runs: vec![Run::Ids(ids.clone())], expected })
+            }
+            Test::Tags(_) | Test::Ids { .. } => None,
+            Test::And(parts) => {
+                let mut best: Option<Costed> = None;
+                for part in parts {
+                    let other = self.runs(part)?;
+                    best = match (best, other) {
+                        (Some(best), Some(other)) if best.expected.cost <= other.expected.cost => Some(best),
+                        (best, other) => other.or(best),
+                    };
+                }
+                best
+            }
+            Test::Or(parts) => {
+                let expected = Expected { pages: 0.0, cost: 0.0, rows: 0.0 };
+                let mut all = Costed { runs: Vec::new(), expected };
+                for part in parts {
+                    let Some(more) = self.runs(part)? else { return Ok(None) };
+                    all.runs.extend(more.runs);
+                    all.expected.pages += more.expected.pages;
+                    all.expected.cost += more.expected.cost;
+                    all.expected.rows += more.expected.rows;
+                }
+                Some(all)
+            }
+        })
+    }
+
+    /// The runs of values of a column, or of those rows that have none.
+    fn postings(
+        &mut self,
+        column: usize,
+        ranges: impl IntoIterator<Item = Option<(u64, u64)>>,
+    ) -> Result<Costed, Error> {
+        let ranges: Vec<_> = ranges.into_iter().collect();
+        let of_row = self.shares.postings_of_row(column, &ranges)?;
+        let state = self.shares.state;
+        let (rows, tree) = (state.meta.rows as f64, state.columns.tree(&state.meta, column));
+        let leaf = tree.shape.capacity as f64 * LEAF_FILL;
+        // A run has at least the way to its leaf, but several may end on one.
+        let leaves = of_row * rows / leaf + ranges.len() as f64;
+        let leaves = if self.shares.is_of_tags(column) { leaves } else { leaves.min(rows / leaf + 1.0) };
+        let values = ranges.iter().map(|range| range.map_or(1.0, |(low, high)| (high - low) as f64 + 1.0)).sum();
+        let run = |range| {
+            let (low, high) = PostingKey::range(range);
+            Run::Postings { column, low, high }
+        };
+        let pages = if walls::tells(&state.meta) { FilterPlan::leaves_read(leaves, values) } else { leaves };
+        let cost = FilterPlan::leaves_cost(pages);
+        let expected = Expected { pages, cost, rows: of_row.min(1.0) * rows };
+        Ok(Costed { runs: ranges.into_iter().map(run).collect(), expected })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_values_more_leaves_are_near() {
+        let read = FilterPlan::leaves_read;
+        assert_eq!((read(40.0, 1.0), read(40.0, f64::INFINITY)), (40.0, 40.0));
+        assert_eq!([read(400.0, 1.0), read(400.0, 3.0), read(400.0, 50.0)], [124.0, 172.0, 400.0]);
+        assert_eq!(read(400.0, f64::INFINITY), 400.0);
+    }
+
+    #[test]
+    fn runs_have_nothing_in_common() {
+        let run = |column, low, high| {
+            let (low, high) = PostingKey::range(Some((low, high)));
+            Run::Postings { column, low, high }
+        };
+        let ids = Run::Ids(vec![5]);
+        let runs = vec![run(1, 4, 4), run(0, 7, 9), run(1, 4, 4), run(0, 0, 7), ids.clone(), run(0, 11, 12)];
+        assert_eq!(apart(runs), [ids, run(0, 0, 9), run(0, 11, 12), run(1, 4, 4)]);
+    }
+}

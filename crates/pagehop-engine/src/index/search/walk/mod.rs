@@ -1,0 +1,484 @@
+//! Best-first search, one page per hop.
+//!
+//! ```text
+//! offer the landmarks and the entry point nearest to the query
+//! while the nearest unexpanded candidate may still lead to one of the k nearest:
+//!     expand it: its edges give estimates of its neighbors, its own code gives its distance
+//!     offer every neighbor; prefetch the pages of the nearest unexpanded candidates
+//! answer with the nearest of the expanded nodes
+//! ```
+//!
+//! "May still" does not only depend on the length of the list: the search ends when the best
+//! estimate left is beyond `1 + slack` times the k-th distance found. Nodes are expanded in order
+//! of estimate, never in order of arrival, so the answer does not depend on the storage.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `only.rs` | finding only some rows |
+//! | `expected.rs` | the reach that a walk with a filter expects |
+//! | `absent.rs` | searching as if one node did not exist |
+//! | `offer.rs` | the neighbors of a node in the list |
+
+pub(crate) mod absent;
+mod expected;
+mod offer;
+pub(crate) mod only;
+
+use crate::graph::list::CandidateList;
+use crate::graph::{key, key_distance, key_id};
+use crate::ids::NodeId;
+use crate::index::node_set::NodeSet;
+use crate::index::search::filter::plan::FilterPlan;
+use crate::index::search::filter::shares::SHARE_MIN;
+use crate::index::search::filter::walls::Walls;
+use crate::index::search::met::Met;
+use crate::index::search::nearest::Nearest;
+use crate::index::search::observer::Observer;
+use crate::index::search::shortlist::Shortlist;
+use crate::index::search::visit::Probe;
+use crate::index::search::walk::absent::Absent;
+use crate::index::search::walk::expected::ExpectedReach;
+use crate::index::search::walk::offer::{WIDTH_IN_MEMORY, look_ahead, offer, take};
+use crate::index::search::walk::only::Only;
+use crate::index::state::State;
+use crate::memory::MakeRoom;
+use crate::options::SEARCH_LIST_MAX;
+use crate::page::meta::Meta;
+use crate::page::{PageId, Reader};
+use crate::quantize::estimate::DEGREE_MAX;
+use crate::quantize::landmarks::{Start, smallest};
+use crate::{Error, SearchOptions, Stats};
+use pagehop_kernels::{self as kernels, AT_MOST_VALUES};
+
+/// A search for fewer rows collects this many, and the farthest of them decides when it ends. The
+/// errors of estimates do not shrink with the distance. So if one very near row decided, the errors
+/// would.
+pub(crate) const EVIDENCE_ROWS: usize = 10;
+/// Hops that approach the query, with at most one page read ahead. Landmarks are near the query
+/// already: of the pages that are read ahead from the third hop on, one in a hundred is not used.
+const APPROACH_HOPS: usize = 2;
+/// Pages that are read at the same time: this many, and one more for every two hops, up to the beam
+/// width. A candidate of the first hops is often displaced before its turn. With the full
+/// width from the third hop on, one page in seven is not used, and searches are not faster.
+const WIDTH_AT_FIRST: usize = 2;
+
+/// Most candidates that are rejected as a node is expanded: each of its neighbors, or one that it
+/// displaces, and the substitute of the node that is left out.
+const REJECTED_MAX: usize = 2 * DEGREE_MAX + 1;
+
+/// One bounded search, used by [`Searcher`](crate::Searcher) and [`Cursor`](crate::Cursor).
+/// Reusable.
+#[derive(Default)]
+pub(crate) struct Walk {
+    pub(crate) probe: Probe,
+    pub(crate) list: CandidateList,
+    pub(crate) nearest: Nearest,
+    /// Estimated distance of each centroid.
+    coarse: Vec<f32>,
+    /// The landmarks that the search begins at.
+    landmarks: Vec<Start>,
+    /// The own estimate of each entry point.
+    entries: Vec<f32>,
+    /// Entry points that were offered to the list with their own estimates.
+    offered: Vec<NodeId>,
+    pub(crate) visited: Vec<NodeId>,
+    expected: ExpectedReach,
+    /// The k that this walk was started with, at least [`EVIDENCE_ROWS`].
+    first: usize,
+    /// The node that the query was taken from, which the search leaves out.
+    absent: Absent,
+    /// Which rows the search may find, if not all.
+    pub(crate) only: Option<Only>,
+    /// An empty set, whose buffer the next [`Only`] uses.
+    spare: NodeSet,
+    /// The reach before the last hop.
+    within: f32,
+    /// Storage reads of the reader when this search began.
+    missed_before: u64,
+    /// Whether the entry points that may matter were offered.
+    has_entries: bool,
+    /// Candidates in random order. A walk does not use it, but keeps the buffer.
+    pub(crate) shortlist: Shortlist,
+    /// The walls around the query, for searches by postings, too.
+    pub(crate) walls: Walls,
+}
+
+/// The outcome of a turn of a walk.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Turn {
+    /// The walk went on.
+    Moved,
+    /// The page that the walk needs next is being read.
+    Waits,
+    /// The walk had ended before.
+    Ended,
+}
+
+impl Walk {
+    /// Starts a search for the query in `probe`. The list keeps `capacity` candidates. With
+    /// `uses_estimate`, those far beyond the k-th estimate are left out.
+    pub(crate) fn begin(&mut self, state: &State, capacity: usize, k: usize, uses_estimate: bool) {
+        self.expected.begin(uses_estimate);
+        if let Some(only) = self.only.take() {
+            self.spare = only.into_spare();
+        }
+        self.visited.clear();
+        self.first = k.max(EVIDENCE_ROWS);
+        self.nearest.reset(self.first);
+        self.list.reset(capacity);
+        self.limit_equals(k.max(EVIDENCE_ROWS), state);
+        self.entries.clear();
+        self.probe.coarse(&state.model, &mut self.coarse);
+        self.offered.clear();
+    }
+
+    /// After [`Walk::begin`]: finds only rows that pass a filter, and ends after `hops_max` hops.
+    pub(crate) fn find_only(&mut self, filter: &FilterPlan, hops_max: usize, looks_at_tags: bool, state: &State) {
+        let (rows, dead) = (state.meta.rows.max(1) as f64, state.meta.change.dead_rows as f64);
+        let share = filter.share().max(SHARE_MIN) * rows / (rows + dead);
+        self.expected.set_candidates((1.0 / share) as f32);
+        self.only = Some(Only::new(filter, hops_max, looks_at_tags, std::mem::take(&mut self.spare)));
+    }
+
+    /// Makes room for a search for `k` rows with a list of `capacity`, so that [`Walk::begin`] and
+    /// [`Walk::widen`] need none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Memory`] if the system does not give it.
+    pub(crate) fn make_room(&mut self, capacity: usize) -> Result<(), Error> {
+        self.list.make_room(capacity)
+    }
+
+    /// Approximate memory of what the walk has seen, in bytes; without the list, whose length is
+    /// bounded.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let only = self.only.as_ref().map_or(0, Only::memory_bytes);
+        let visited = self.visited.len() * size_of::<NodeId>();
+        visited + only + self.expected.memory_bytes() + self.shortlist.memory_bytes()
+    }
+
+    /// Runs the search. Candidates that the list does not keep and all visited rows are reported to
+    /// `observer`. Entry points that are not offered are not reported.
+    pub(crate) fn run<R: Reader>(
+        &mut self,
+        state: &State,
+        reader: &mut R,
+        options: &SearchOptions,
+        observer: &mut impl Observer,
+        stats: &mut Stats,
+    ) -> Result<(), Error> {
+        self.enter(state, options, reader);
+        while self.turn(state, reader, options, observer, stats)? != Turn::Ended {}
+        Ok(())
+    }
+
+    /// As [`Walk::run`], but begins at the neighbors of the node that is left out, which are near
+    /// the query, and nowhere else.
+    pub(crate) fn run_from_absent<R: Reader>(
+        &mut self,
+        state: &State,
+        reader: &mut R,
+        options: &SearchOptions,
+        observer: &mut impl Observer,
+        stats: &mut Stats,
+    ) -> Result<(), Error> {
+        for (estimate, node) in self.absent.neighbors() {
+            self.list.insert(*estimate, *node);
+        }
+        self.within = self.nearest.reach(options.slack);
+        self.missed_before = reader.pages_missed();
+        while self.hop(state, reader, options, observer, stats)? {}
+        Ok(())
+    }
+
+    /// Begins at the landmarks and the entry point nearest to the query. [`Walk::turn`] goes on.
+    pub(crate) fn enter(&mut self, state: &State, options: &SearchOptions, reader: &impl Reader) {
+        self.offer_landmarks(state, reader);
+        self.within = self.nearest.reach(options.slack);
+        self.missed_before = reader.pages_missed();
+        self.has_entries = false;
+    }
+
+    /// Takes the next step of a search that was entered: a hop, or the offer of entry points.
+    #[inline]
+    pub(crate) fn turn<R: Reader>(
+        &mut self,
+        state: &State,
+        reader: &mut R,
+        options: &SearchOptions,
+        observer: &mut impl Observer,
+        stats: &mut Stats,
+    ) -> Result<Turn, Error> {
+        if self.hop(state, reader, options, observer, stats)? {
+            return Ok(Turn::Moved);
+        }
+        if observer.is_enough() {
+            return Ok(Turn::Ended);
+        }
+        if self.offer_left_out(options, observer)? {
+            return Ok(Turn::Moved);
+        }
+        if std::mem::replace(&mut self.has_entries, true) {
+            return Ok(Turn::Ended);
+        }
+        observer.make_room(self.entries.len())?;
+        self.offer_entries(state, options, observer);
+        Ok(Turn::Moved)
+    }
+
+    /// Whether the next turn need not wait for a page. If not, the page is read ahead.
+    #[inline]
+    pub(crate) fn is_ready(&self, state: &State, reader: &impl Reader) -> bool {
+        let Some((_, node)) = self.list.open().next() else { return true };
+        let page = state.meta.layout.place(node).0;
+        let is_ready = reader.is_ready(page);
+        if !is_ready {
+            reader.start(page, 0..0);
+        }
+        is_ready
+    }
+
+    /// From now on searches as if `node` did not exist, until the next call. `probe` must be
+    /// prepared for the vector of `node`.
+    pub(crate) fn leave_out<R: Reader>(
+        &mut self,
+        node: Option<NodeId>,
+        state: &State,
+        reader: &mut R,
+    ) -> Result<(), Error> {
+        self.absent.leave_out(node, &mut self.probe, state, reader)
+    }
+
+    /// Offers the nearest landmarks and the nearest entry point to the list. Changes keep entry
+    /// points right; a landmark may lead to another row.
+    fn offer_landmarks(&mut self, state: &State, reader: &impl Reader) {
+        self.probe.landmarks(&state.model, &self.coarse, &mut self.landmarks);
+        self.landmarks.retain(|start| self.absent.node != Some(start.node));
+        if let Some(start) = self.landmarks.first() {
+            // Nearly always the first hop.
+            let (page, slot) = state.meta.layout.place(start.node);
+            reader.start(page, state.meta.layout.slot_bytes(slot));
+        }
+        self.entries.extend(self.probe.entries(&self.coarse, &state.entries));
+        self.landmarks.iter().for_each(|start| _ = self.list.insert(start.estimate, start.node));
+        // Where no estimate is finite, any entry point will do.
+        let nearest = smallest::<1>(&self.entries).next().unwrap_or(0);
+        if let (Some(estimate), Some(entry)) = (self.entries.get(nearest), state.entries.get(nearest))
+            && self.landmarks.iter().all(|start| start.node != entry.node)
+        {
+            self.list.insert(*estimate, entry.node);
+            self.offered.push(entry.node);
+        }
+    }
+
+    /// Whether the walk has taken the largest number of hops that it may take.
+    pub(crate) fn is_over(&self) -> bool {
+        self.only.as_ref().is_some_and(|only| only.is_over(self.visited.len()))
+    }
+
+    /// From now on [`Walk::widen`] goes on as if the walk had been started with this `k`.
+    pub(crate) fn expect(&mut self, k: usize, options: &SearchOptions, state: &State) {
+        self.first = k.max(EVIDENCE_ROWS);
+        self.list.grow(list_capacity(k, options, state));
+    }
+
+    /// Continues the search for the rows of `k` nodes, more than before. `observer` must have
+    /// observed the walk so far. Rejected candidates that may now matter are offered again.
+    pub(crate) fn widen<R: Reader>(
+        &mut self,
+        k: usize,
+        state: &State,
+        reader: &mut R,
+        options: &SearchOptions,
+        observer: &mut Met,
+        stats: &mut Stats,
+    ) -> Result<(), Error> {
+        self.nearest.reset(k);
+        self.limit_equals(k, state);
+        if options.slack.is_finite() {
+            // A list that is short for the first rows would be too short for the larger k, so it
+            // grows in proportion.
+            let search_list = options.search_list.saturating_mul(k).div_ceil(self.first).min(SEARCH_LIST_MAX);
+            let capacity = list_capacity(k, &SearchOptions { search_list, ..options.clone() }, state);
+            self.list.make_room(capacity)?;
+            self.list.grow(capacity);
+        }
+        for row in &observer.rows {
+            self.nearest.found.make_room(1)?;
+            self.nearest.keep(row.near);
+        }
+        self.within = self.nearest.reach(options.slack);
+        self.missed_before = reader.pages_missed();
+        self.offer_rejected(self.within, observer)?;
+        observer.make_room(self.entries.len())?;
+        self.offer_entries(state, options, observer);
+        loop {
+            while self.hop(state, reader, options, observer, stats)? {}
+            if !self.offer_left_out(options, observer)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Limits duplicates in the list to `k`, plus the number of dead rows.
+    fn limit_equals(&mut self, k: usize, state: &State) {
+        self.list.limit_equals(k.saturating_add(state.meta.change.dead_rows as usize));
+    }
+
+    /// Offers rejected candidates again if they are within `reach`.
+    fn offer_rejected(&mut self, reach: f32, observer: &mut Met) -> Result<(), Error> {
+        // Keys have the order of estimates, and one comparison tells the few that matter.
+        let end = if reach >= 0.0 { key(reach, u32::MAX).min(key(self.list.bound(), 0)) } else { 0 };
+        let near = observer.rejected.iter().filter(|key| **key < end);
+        let mut back: Vec<(f32, NodeId)> = Vec::new();
+        back.make_room(near.clone().count())?;
+        back.extend(near.map(|key| (key_distance(*key), key_id(*key))));
+        if back.is_empty() {
+            return Ok(());
+        }
+        observer.rejected.retain(|key| *key >= end);
+        back.retain(|(_, node)| !self.visited.contains(node) && !self.offered.contains(node));
+        for (estimate, node) in back {
+            self.list.insert_or(estimate, node, |estimate, node| observer.reject(estimate, node));
+        }
+        Ok(())
+    }
+
+    /// Offers the candidates that were left out and may matter. Returns whether there were any.
+    fn offer_left_out(&mut self, options: &SearchOptions, observer: &mut impl Observer) -> Result<bool, Error> {
+        if self.is_over() {
+            return Ok(false);
+        }
+        let mut is_offered = false;
+        for key in self.expected.within(self.nearest.reach(options.slack)) {
+            let node = key_id(key);
+            if !self.offered.contains(&node) {
+                observer.make_room(1)?;
+                is_offered |=
+                    self.list.insert_or(key_distance(key), node, |estimate, node| observer.reject(estimate, node));
+            }
+        }
+        Ok(is_offered)
+    }
+
+    /// The pages of the visited nodes.
+    pub(crate) fn pages(&self, meta: &Meta) -> impl Iterator<Item = PageId> {
+        self.visited.iter().map(|node| meta.layout.place(*node).0)
+    }
+
+    /// Offers the entry points that may still matter and were not seen. This happens once the
+    /// neighborhood of the nearest entry point is exhausted; by then most entry points are too far.
+    /// The others are needed for queries between clusters that no edge connects.
+    fn offer_entries(&mut self, state: &State, options: &SearchOptions, observer: &mut impl Observer) {
+        let reach = self.nearest.reach(options.slack);
+        for (part, estimates) in self.entries.chunks(AT_MOST_VALUES).enumerate() {
+            let mut near = kernels::at_most(estimates, reach, self.list.bound());
+            while near != 0 {
+                let at = near.trailing_zeros() as usize;
+                near &= near - 1;
+                let (estimate, entry) = (estimates[at], state.entries[part * AT_MOST_VALUES + at].node);
+                let is_near = estimate < self.list.bound();
+                if is_near && !self.visited.contains(&entry) && self.list.all().all(|(_, node)| node != entry) {
+                    self.list.insert_or(estimate, entry, |estimate, node| observer.reject(estimate, node));
+                    self.offered.push(entry);
+                }
+            }
+        }
+    }
+
+    /// The entry points, each with its own estimate.
+    pub(crate) fn entries<'s>(&self, state: &'s State) -> impl Iterator<Item = (f32, NodeId)> + use<'_, 's> {
+        self.entries.iter().copied().zip(state.entries.iter().map(|entry| entry.node))
+    }
+
+    #[inline]
+    fn make_room_for_hop(&mut self, observer: &mut impl Observer) -> Result<(), Error> {
+        observer.make_room(REJECTED_MAX)?;
+        self.visited.make_room(1)?;
+        self.expected.make_room()?;
+        self.only.as_mut().map_or(Ok(()), Only::make_room)
+    }
+
+    /// Expands the nearest candidate that may lead to one of the `k` nearest. Returns whether there
+    /// may be another such candidate.
+    #[inline]
+    fn hop<R: Reader>(
+        &mut self,
+        state: &State,
+        reader: &mut R,
+        options: &SearchOptions,
+        observer: &mut impl Observer,
+        stats: &mut Stats,
+    ) -> Result<bool, Error> {
+        let (meta, model) = (&state.meta, &*state.model);
+        // Offering and prefetching use the previous reach. It is already known, so a branch
+        // misprediction does not wait for the distance just computed.
+        let newest = self.nearest.reach(options.slack);
+        let within = std::mem::replace(&mut self.within, newest);
+        let Some((estimate, node)) = self.list.expand_within(newest) else { return Ok(false) };
+        if self.absent.node == Some(node) {
+            return Ok(true);
+        }
+        observer.expand(estimate, self.list.expanded_rank(), self.nearest.reach(0.0));
+        self.make_room_for_hop(observer)?;
+        // The best other candidate is probably next: prefetch its bytes while this node is scored.
+        let likely = look_ahead(&self.list, meta, reader, None, 1, within);
+        // A candidate beyond `within` would never be expanded: the k-th distance only decreases.
+        let reach = self.expected.reach(&self.list, self.nearest.k(), options.slack, within);
+        let width = match self.visited.len() {
+            // While the search approaches the query, its best candidates are soon displaced.
+            ..APPROACH_HOPS => 1,
+            // If all pages are in memory, prefetching more pages gains nothing.
+            _ if reader.pages_missed() == self.missed_before => options.beam_width.min(WIDTH_IN_MEMORY),
+            hops => options.beam_width.min(WIDTH_AT_FIRST + hops / 2),
+        };
+        let Self { list, offered, absent, only, expected, .. } = self;
+        let (mut passes, mut undecided) = (true, None);
+        let visited = self.probe.visit(meta, model, reader, node, |scored| {
+            if let Some(only) = only {
+                only.prepare(node, &meta.layout, scored.body);
+            }
+            let substitute = absent.substitute_in(node, scored);
+            offer(scored, list, offered, absent.node, reach, observer);
+            if let Some((estimate, substitute)) = substitute {
+                take(estimate, substitute, list, offered, reach, observer);
+            }
+            expected.leave_out(scored, reach, within, list.bound());
+            look_ahead(list, meta, reader, likely, width, reach);
+            if let Some(only) = only {
+                (passes, undecided) = only.look(scored.header.row_id, scored.node.values());
+            }
+            passes
+        })?;
+        if let (Some(row), Some(only)) = (undecided, only) {
+            let is_wanted = observer.wants_rows() || self.nearest.wants(visited.distance);
+            let is_there = state.rows(node, &visited.header).next().is_some();
+            passes = is_wanted && is_there && row.passes(&only.test, node, state, reader, &mut stats.pages_read)?;
+        }
+        if passes {
+            only::keep(node, &visited, state, &mut self.nearest, observer)?;
+        }
+        self.visited.push(node);
+        stats.hops += 1;
+        stats.estimates += visited.degree() as u64;
+        reader.release();
+        if observer.is_enough() {
+            return Ok(false);
+        }
+        if let Some(only) = &mut self.only {
+            let of_query = (&self.probe, &mut self.nearest);
+            only.look_around(node, state, reader, of_query, observer, &mut stats.pages_read)?;
+            reader.release();
+        }
+        Ok(!self.is_over())
+    }
+}
+
+/// The capacity of the list: `search_list`, plus the places that dead nodes are expected to take,
+/// and at least `k`.
+pub(crate) fn list_capacity(k: usize, options: &SearchOptions, state: &State) -> usize {
+    let (rows, dead) = (state.meta.rows.max(1), state.meta.change.dead_rows);
+    let more = (options.search_list as u64).saturating_mul(dead.min(3 * rows)) / rows;
+    k.max(options.search_list + more as usize)
+}
