@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -126,7 +127,13 @@ def test_a_closed_index_says_so(index_path: Path, queries: Float32) -> None:
     with pagehop.open(index_path) as index:
         pass
     index.close()
-    for use in [lambda: index.search(queries), index.check, index.info, lambda: index.columns]:
+    uses: list[Callable[[], object]] = [
+        lambda: index.search(queries),
+        index.check,
+        index.info,
+        lambda: index.columns,
+    ]
+    for use in uses:
         with pytest.raises(pagehop.ArgumentError, match="closed"):
             use()
     assert (len(index), index.dim) == (ROWS, DIM)
