@@ -197,7 +197,7 @@ def test_warm_caches_take_queries_that_are_not_measured(tmp_path: Path) -> None:
     [
         ("build_memory_mib = 160", "pgvector", "load.build_memory_mib: pgvector is a server"),
         ('build_memory_mib = 160\ncaches = "limited"', "pagehop", "searches have the same limit; leave .limited. out"),
-        ('caches = "warm"', "pgvector", "load.caches: pgvector is a server, and warm caches"),
+        ('caches = "warm"', "pgvector", "load.caches: pgvector is a server, and only libraries have warm caches"),
     ],
 )
 def test_a_limit_that_cannot_be_is_refused(more: str, engine: str, said: str) -> None:
