@@ -76,6 +76,16 @@ impl Calibration {
     /// proportion to `k`.
     pub fn plan(&self, k: usize, recall: f32) -> SearchPlan {
         let (below, above) = self.around(k);
+        let best = below.best.min(above.best);
+        let (search_list, slack) = self.settings_for(k, recall);
+        let options = SearchOptions { search_list, slack, ..SearchOptions::default() };
+        let reach = if recall > best { Reach::Beyond { best } } else { Reach::Within };
+        SearchPlan { reach, calibration: self.number(), ..options.into() }
+    }
+
+    /// The list and the slack of such searches.
+    fn settings_for(&self, k: usize, recall: f32) -> (usize, f32) {
+        let (below, above) = self.around(k);
         let low = below.setting(recall);
         let high = if std::ptr::eq(below, above) { low } else { above.setting(recall) };
         let share = match (below.k as f32, above.k as f32, k as f32) {
@@ -84,11 +94,26 @@ impl Calibration {
         };
         let search_list = list_between(low.search_list, high.search_list, share);
         let search_list = search_list.saturating_mul(k).div_ceil(k.clamp(1, above.k)).max(k).min(SEARCH_LIST_MAX);
-        let slack = between(low.slack, high.slack, share);
-        let best = below.best.min(above.best);
-        let options = SearchOptions { search_list, slack, ..SearchOptions::default() };
-        let reach = if recall > best { Reach::Beyond { best } } else { Reach::Within };
-        SearchPlan { reach, calibration: self.number(), ..options.into() }
+        (search_list, between(low.slack, high.slack, share))
+    }
+
+    /// The slack of searches for the `wanted` nearest that find the recall which those for the `k`
+    /// nearest find with `slack`. Below the lowest measured recall and above the highest it is that
+    /// of this recall, and at least `slack`.
+    pub(crate) fn slack_for(&self, wanted: usize, (k, slack): (usize, f32)) -> f32 {
+        let mut before: Option<(f32, f32)> = None;
+        for recall in RECALLS {
+            let [known, other] = [k, wanted].map(|k| self.settings_for(k, recall).1);
+            if known >= slack {
+                return match before {
+                    _ if known.is_infinite() => before.map_or(slack, |(_, other_low)| other_low.max(slack)),
+                    None => other.max(slack),
+                    Some((low, other_low)) => between(other_low, other, (slack - low) / (known - low)),
+                };
+            }
+            before = Some((known, other));
+        }
+        before.map_or(slack, |(_, other)| other.max(slack))
     }
 
     /// The recall of searches for the `k` nearest for which none is given: [`RECALL_DEFAULT`], or
@@ -217,6 +242,18 @@ pub(crate) mod tests {
         let list = |k, recall| options(k, recall).search_list;
         assert_eq!((list(10, 0.99), list(300, 0.9)), (200, 300));
         assert_eq!(list(10, 0.986), 143, "between 100 and 200");
+    }
+
+    #[test]
+    fn a_slack_of_many_rows_has_one_for_few_with_the_same_recall() {
+        let slack = |slack| calibration().slack_for(10, (1000, slack));
+        for (known, other) in [(0.55, 0.35), (0.65, 0.45), (0.3, 0.3), (0.2, 0.2), (0.9, 0.9)] {
+            assert!((slack(known) - other).abs() < 1e-6, "{known}: {}", slack(known));
+        }
+        assert!((calibration().slack_for(10, (10, 0.25)) - 0.25).abs() < 1e-6);
+        let mut nothing = calibration();
+        nothing.entries.iter_mut().for_each(|entry| (entry.settings, entry.best) = ([None; 7], 0.7));
+        assert_eq!(nothing.slack_for(10, (1000, 0.2)), 0.2);
     }
 
     #[test]

@@ -22,8 +22,8 @@ use crate::index::find::{AHEAD, Looked, find_id, settled};
 use crate::index::open::Index;
 use crate::index::search::filter::gather::{Gather, GatherExtent, Gathered};
 use crate::index::search::filter::plan::FilterPlan;
+use crate::index::search::filter::slack;
 use crate::index::search::filter::tags::{self, Undecided};
-use crate::index::search::filter::walls;
 use crate::index::search::observer::Unobserved;
 use crate::index::search::rerank;
 use crate::index::search::searcher::Searcher;
@@ -39,12 +39,6 @@ use crate::{Error, IdKind, SearchOptions, SearchResult, Stats};
 /// is searched for.
 pub(crate) const SHORTLIST_MIN: usize = 256;
 pub(crate) const SHORTLIST_PER_ROW: usize = 8;
-/// Share of the slack that a search by postings needs for the same recall: wrong estimates cost it
-/// rows, missing edges do not. `docs/decisions/0015-filters.md`.
-pub(crate) const SLACK_OF_POSTINGS: f32 = 0.58;
-/// Share of the slack if some leaves are skipped, whose rows are missed: for the same recall, one
-/// more node costs fewer pages than those leaves.
-pub(crate) const SLACK_OF_SOME: f32 = 0.8;
 /// Pages of nodes, or visited nodes, between two looks at whether the caller wants to go on.
 const LOOK_PAGES: usize = 64;
 /// Ratio between the distance of the last row and its estimate above which more leaves are read:
@@ -328,8 +322,8 @@ impl<R: Reader> Selection<'_, R> {
                 };
                 let enough = SHORTLIST_MIN.max(SHORTLIST_PER_ROW * self.k).max(stop.visits);
                 let mut keep = if options.is_some() { enough } else { usize::MAX / 4 };
-                let width = options.map_or(f32::INFINITY, |options| walls::width(options.slack, &self.state.meta));
-                let k = self.k.max(EVIDENCE_ROWS);
+                let (k, meta) = (self.k.max(EVIDENCE_ROWS), &self.state.meta);
+                let width = options.map_or(f32::INFINITY, |options| slack::width(options.slack, k, meta));
                 let mut extent = GatherExtent { k, width, reach_min: 0.0, reads_max: u64::MAX };
                 while let Some(more) = self.of_runs(keep, extent, stop)? {
                     (keep, extent) = more;
@@ -361,7 +355,7 @@ impl<R: Reader> Selection<'_, R> {
         let Self { state, reader, filter, stats, newest, .. } = self;
         let mut gather = Gather { state, reader: *reader, probe, walls, filter, stats, newest: *newest };
         let Gathered { reach } = gather.run(keep, extent, &mut list)?;
-        let slack = stop.slack * if reach.is_some() { SLACK_OF_SOME } else { SLACK_OF_POSTINGS };
+        let slack = slack::of_visits(stop.slack, self.k, reach.is_some());
         let ended = self.visit_in_order(list.sorted(), Stop { slack, ..stop })?;
         let is_cut = list.is_cut();
         self.walk.shortlist = list;

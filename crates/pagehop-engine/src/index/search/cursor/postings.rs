@@ -12,9 +12,9 @@ use crate::Error;
 use crate::graph::{key, key_id};
 use crate::ids::NodeId;
 use crate::index::search::filter::gather::{Gather, GatherExtent};
+use crate::index::search::filter::slack;
 use crate::index::search::filter::tags::Undecided;
-use crate::index::search::filter::walls;
-use crate::index::search::filtered::{SHORTLIST_MIN, SHORTLIST_PER_ROW, SLACK_OF_POSTINGS, SLACK_OF_SOME};
+use crate::index::search::filtered::{SHORTLIST_MIN, SHORTLIST_PER_ROW};
 use crate::index::search::nearest::NearRow;
 use crate::index::search::observer::Observer;
 use crate::index::search::visit::Visited;
@@ -87,7 +87,8 @@ fn gather<P: Pages>(parts: &mut CursorParts<'_, P>, keep: usize) -> Result<Gathe
         return Ok(Gathering::NoRoom);
     }
     let mut list = std::mem::take(&mut parts.walk.shortlist);
-    let (k, width) = (parts.second.covered, walls::width(parts.asked.slack, &parts.state.meta));
+    let k = parts.second.covered;
+    let width = slack::width(parts.asked.slack, k, &parts.state.meta);
     let extent = GatherExtent { k, width, reach_min: 0.0, reads_max: parts.reads_max };
     let CursorParts { pages, state, reader, walk, stats, .. } = parts;
     let Walk { probe, walls, .. } = walk;
@@ -124,8 +125,7 @@ fn gather<P: Pages>(parts: &mut CursorParts<'_, P>, keep: usize) -> Result<Gathe
     let new = keys.iter().copied().filter(|open| parts.second.seen.insert(key_id(*open)));
     frontier.extend(new.map(Reverse));
     parts.second.is_partial = gathered.reach.is_some();
-    parts.options.slack =
-        parts.asked.slack * if parts.second.is_partial { SLACK_OF_SOME } else { SLACK_OF_POSTINGS };
+    parts.options.slack = slack::of_visits(parts.asked.slack, k, parts.second.is_partial);
     parts.second.beyond = keys.last().copied().filter(|_| is_cut || parts.second.is_partial);
     parts.second.frontier = frontier.into();
     parts.second.kept = keep;

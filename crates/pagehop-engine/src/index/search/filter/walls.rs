@@ -37,10 +37,6 @@ const QUOTIENT_MAX: f32 = 1e4;
 /// mean squared distance between a centroid and its entry point. Queries like the rows have 1.6 on
 /// real texts, and 3.5 on rows of very different lengths.
 const FAR: f32 = 4.0;
-/// The width for a slack of 0, and its growth with the square root of the slack.
-const WIDTH: f32 = 0.67;
-const WIDTH_OF_ROOT: f32 = 1.75;
-
 /// The walls between a query and each cell. Reusable.
 #[derive(Debug, Default)]
 pub(crate) struct Walls {
@@ -115,12 +111,6 @@ fn spread(distances: &mut [f32]) -> f32 {
     // Nearly the logarithm, and the same on every CPU.
     let logarithm = (quotient - 1.0) / quotient.sqrt();
     logarithm / GROWTH
-}
-
-/// The width for a search with this slack. Under the inner product it is infinite: rows may be near
-/// however far their cell is from that of the query.
-pub(crate) fn width(slack: f32, meta: &Meta) -> f32 {
-    if tells(meta) { WIDTH + WIDTH_OF_ROOT * slack.max(0.0).sqrt() } else { f32::INFINITY }
 }
 
 /// Whether most of these pages have one value. The others may have rows of every cell.

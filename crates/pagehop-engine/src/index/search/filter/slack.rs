@@ -1,0 +1,63 @@
+//! How far a search by postings looks, from the slack of its options: which leaves it reads, and
+//! how many nodes it visits.
+//!
+//! A slack is chosen for walks that search for `k` rows. The more rows, the smaller it is for the
+//! same recall: the distance of the last row is known better. But the share of rows behind a wall
+//! does not depend on `k`, so leaves are chosen by the slack that ten rows need for that recall.
+//! Of many rows, whose distances are nearly the same, wrong estimates also cost more, so more nodes
+//! are visited. `docs/decisions/0015-filters.md` has the measurements, *Many rows*.
+
+use crate::index::search::filter::walls;
+use crate::page::meta::Meta;
+
+/// The number of rows for which the factors of this file were measured first.
+const FEW_ROWS: usize = 10;
+/// The width for a slack of 0, and its growth with the square root of the slack.
+const WIDTH: f32 = 0.67;
+const WIDTH_OF_ROOT: f32 = 1.75;
+/// Share of the slack that visits need for the same recall: wrong estimates cost a search by
+/// postings rows, missing edges do not.
+const ALL_LEAVES: f32 = 0.58;
+/// The same if some leaves are skipped, whose rows are missed: for the same recall, one more node
+/// costs fewer pages than those leaves.
+const SOME_LEAVES: f32 = 0.8;
+/// Largest growth of this share with the number of rows.
+const GROWTH_MAX: f32 = 1.5;
+
+/// The width ([`Walls::limit`](walls::Walls::limit)) of a search for `k` rows with this slack.
+/// Under the inner product it is infinite: rows may be near however far their cell is from that of
+/// the query.
+pub(crate) fn width(slack: f32, k: usize, meta: &Meta) -> f32 {
+    if !walls::tells(meta) {
+        return f32::INFINITY;
+    }
+    let few = match &meta.calibration {
+        Some(known) if k > FEW_ROWS && slack.is_finite() => known.slack_for(FEW_ROWS, (k, slack)),
+        _ => slack,
+    };
+    WIDTH + WIDTH_OF_ROOT * (few.max(0.0) * growth(k)).sqrt()
+}
+
+/// The slack of the visits of such a search, which read only some leaves or all.
+pub(crate) fn of_visits(slack: f32, k: usize, some_leaves: bool) -> f32 {
+    slack * if some_leaves { SOME_LEAVES } else { ALL_LEAVES } * growth(k).min(GROWTH_MAX)
+}
+
+/// 1 for few rows, 1.8 for ten times as many.
+fn growth(k: usize) -> f32 {
+    (k.max(FEW_ROWS) as f32 / FEW_ROWS as f32).sqrt().sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_rows_take_wider_searches_and_more_visits() {
+        assert_eq!((growth(1), growth(10), growth(160)), (1.0, 1.0, 2.0));
+        let visits = |k| of_visits(0.1, k, true);
+        assert!((visits(10) - 0.08).abs() < 1e-6 && (visits(1000) - 0.12).abs() < 1e-6);
+        assert!(of_visits(0.1, 10, false) < visits(10), "all leaves were read");
+        assert_eq!(of_visits(f32::INFINITY, 100, true), f32::INFINITY);
+    }
+}
