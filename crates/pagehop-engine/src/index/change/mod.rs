@@ -26,7 +26,7 @@
 //! | `measured.rs` | [`Change`]: stores what was measured |
 //! | `pop.rs` | [`Change`]: reads rows and deletes them |
 //!
-//! Each file uses only files and folders of the lines above it, and none uses the last four.
+//! Each file uses only files and folders of the lines above it, and none uses the last six.
 
 mod add;
 pub(crate) mod beside;

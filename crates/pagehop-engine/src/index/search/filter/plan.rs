@@ -26,7 +26,7 @@ use crate::{Error, SearchOptions};
 /// with postings. More rows take pages in proportion. Measured at a recall of 0.95 on 50,000 text
 /// embeddings: `docs/decisions/0015-filters.md`.
 const NODE_PAGES: f64 = 30.0;
-const FEW_ROWS: usize = 10;
+pub(super) const FEW_ROWS: usize = 10;
 /// The pages of a walk grow with this power of the share of rows that pass: 1.5 times as many for
 /// half of the rows, 2.4 times as many for 3 of 10.
 const WALK_POWER: f64 = -0.75;

@@ -7,11 +7,10 @@
 //! Of many rows, whose distances are nearly the same, wrong estimates also cost more, so more nodes
 //! are visited. `docs/decisions/0015-filters.md` has the measurements, *Many rows*.
 
+use super::plan::FEW_ROWS;
 use crate::index::search::filter::walls;
 use crate::page::meta::Meta;
 
-/// The number of rows for which the factors of this file were measured first.
-const FEW_ROWS: usize = 10;
 /// The width for a slack of 0, and its growth with the square root of the slack.
 const WIDTH: f32 = 0.67;
 const WIDTH_OF_ROOT: f32 = 1.75;
