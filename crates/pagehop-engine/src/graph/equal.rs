@@ -57,7 +57,7 @@ impl Places {
 }
 
 /// A hash that is the same for duplicate rows.
-fn place_hash(codes: &Codes, row: usize) -> u64 {
+pub(crate) fn place_hash(codes: &Codes, row: usize) -> u64 {
     if codes.is_zero(row) {
         return 0;
     }

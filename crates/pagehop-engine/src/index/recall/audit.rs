@@ -84,7 +84,7 @@ fn found<R: Reader>(
     walk.probe.prepare(&state.meta, &state.model, &sample.query)?;
     let mut stats = Stats::default();
     walk.begin(state, list_capacity(k, options, state), k, state.meta.change.dead_rows == 0);
-    walk.leave_out(sample.node, state, reader)?;
+    walk.leave_out(&sample.left_out, state, reader)?;
     walk.run(state, reader, options, &mut Unobserved, &mut stats)?;
     let found = sample.found(walk.nearest.found.iter().map(|near| near.distance), k);
     Ok((found as f32 / sample.wanted(k) as f32, stats.hops as f32))

@@ -214,7 +214,7 @@ impl Sought<'_> {
         let capacity = |list: &usize| list_capacity(stage.ks[0], &options(*list), state);
         let (k, longest) = (stage.ks[stage.ks.len() - 1], stage.lists[stage.lists.len() - 1]);
         walk.probe.prepare(&state.meta, &state.model, &self.sample.query)?;
-        walk.leave_out(self.sample.node, state, reader)?;
+        walk.leave_out(&self.sample.left_out, state, reader)?;
         let is_first = self.confirmed.is_empty();
         let near = if is_first { self.near(k, state, reader, walk, trace)? } else { Vec::new() };
         // The k-th row, if there are as many.
@@ -255,7 +255,7 @@ impl Sought<'_> {
         walk: &mut Walk,
         trace: &mut Trace,
     ) -> Result<Vec<(f32, u64)>, Error> {
-        if self.sample.node.is_none() {
+        if self.sample.left_out.is_empty() {
             return Ok(Vec::new());
         }
         let options =

@@ -2,6 +2,7 @@
 //!
 //! | file | subject |
 //! |---|---|
+//! | `duplicates.rs` | the duplicates of a row that stands for a query |
 //! | `samples.rs` | queries whose exact answers are known |
 //! | `trace.rs` | the record of a search, and the results of shorter searches that follow from it |
 //! | `points.rs` | the results of one list with each slack |
@@ -10,6 +11,7 @@
 
 mod audit;
 pub(crate) mod calibrate;
+mod duplicates;
 mod effort;
 mod points;
 mod samples;

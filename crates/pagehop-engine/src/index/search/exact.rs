@@ -61,8 +61,9 @@ pub(crate) enum Bounds {
 pub(crate) struct Sample {
     /// The user's vector.
     pub(crate) query: Vec<f32>,
-    /// The node that the query was taken from; `None` for a user's query.
-    pub(crate) node: Option<NodeId>,
+    /// Nodes that are no answer: the one that the query was taken from, and its duplicates. Empty
+    /// for a user's query.
+    pub(crate) left_out: Vec<NodeId>,
     /// The number of nearest rows to find.
     pub(crate) k: usize,
     /// The nearest rows in order: squared distances in the inner space, and row ids.
@@ -72,6 +73,11 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
+    /// A query whose nearest rows are not known yet.
+    pub(crate) fn new(query: Vec<f32>, left_out: Vec<NodeId>, k: usize) -> Self {
+        Self { query, left_out, k, nearest: Vec::new(), nodes: Vec::new() }
+    }
+
     /// How many of `found`, which are ascending squared distances, are among the `k` nearest. Rows
     /// at the same distance as the k-th count.
     pub(crate) fn found(&self, found: impl Iterator<Item = f32>, k: usize) -> usize {
@@ -119,9 +125,7 @@ pub(crate) fn given(dim: usize, queries: &[f32], k: usize) -> Result<Vec<Sample>
     if !queries.len().is_multiple_of(dim) {
         return Err(Error::Dimension { expected: dim, got: queries.len() % dim });
     }
-    let query =
-        |query: &[f32]| Sample { query: query.to_vec(), node: None, k, nearest: Vec::new(), nodes: Vec::new() };
-    Ok(queries.chunks_exact(dim).map(query).collect())
+    Ok(queries.chunks_exact(dim).map(|query| Sample::new(query.to_vec(), Vec::new(), k)).collect())
 }
 
 /// Finds the nearest rows of every sample. Costs `rows * samples.len()` inner products of bytes.
@@ -224,8 +228,7 @@ impl Queries {
 
 impl<'s> Scan<'s> {
     fn new(state: &'s State, queries: &'s Queries, samples: &[Sample]) -> Self {
-        let none =
-            |sample: &Sample| Sample { query: Vec::new(), nearest: Vec::new(), nodes: Vec::new(), ..*sample };
+        let none = |sample: &Sample| Sample::new(Vec::new(), sample.left_out.clone(), sample.k);
         let rows = Block { codes: Codes::new(state.meta.layout.inner_dim), ..Block::default() };
         Self { state, queries, samples: samples.iter().map(none).collect(), rows }
     }
@@ -294,7 +297,7 @@ impl<'s> Scan<'s> {
             }
             for (row, dot) in (first..).zip(dots) {
                 let least = bound.least(*dot, rows.bounds.at(row));
-                if least > sample.farthest() || sample.node == Some(rows.nodes[row]) {
+                if least > sample.farthest() || sample.left_out.contains(&rows.nodes[row]) {
                     continue;
                 }
                 let distance = probe.point().distance(rows.codes.own[row], rows.codes.hi(row), rows.codes.lo(row));

@@ -1,4 +1,5 @@
-//! Leave-one-out search: as if the node that the query was taken from did not exist.
+//! Leave-one-out search: as if the node that the query was taken from, and its duplicates, did not
+//! exist.
 //!
 //! If that node were absent, each of its in-neighbors would use the edge for another node. So the
 //! search redirects the edge to a substitute: of the absent node's own neighbors, the one nearest
@@ -14,21 +15,22 @@ use crate::page::node::{FLAGS_FREE, NodeHeader, NodeRef};
 use crate::quantize::codes::Codes;
 use crate::quantize::own::OwnCode;
 
-/// The absent node, if there is one, and the candidates for its substitute.
+/// The absent nodes, and the candidates for their substitute.
 #[derive(Debug, Default)]
 pub(crate) struct Absent {
-    pub(crate) node: Option<NodeId>,
-    /// Its neighbors, with the estimated distances from the query.
+    /// The node that the query was taken from, and its duplicates; empty if no node is absent.
+    nodes: Vec<NodeId>,
+    /// The neighbors of the first, with the estimated distances from the query.
     substitutes: Vec<(f32, NodeId)>,
     codes: Codes,
 }
 
 impl Absent {
-    /// Leaves out `node`, if there is one, in searches for the query in `probe`, until the next
-    /// call.
+    /// Leaves out `nodes` in searches for the query in `probe`, until the next call. The first is
+    /// the node that the query was taken from.
     pub(crate) fn leave_out<R: Reader>(
         &mut self,
-        node: Option<NodeId>,
+        nodes: &[NodeId],
         probe: &mut Probe,
         state: &State,
         reader: &mut R,
@@ -38,12 +40,12 @@ impl Absent {
         codes.clear();
         codes.dim = state.meta.layout.inner_dim;
         codes.filled_sq = state.meta.filled_sq();
-        if let Some(node) = node {
+        if let Some(node) = nodes.first() {
             let take = |scored: &Scored<'_>| {
-                substitutes.extend(scored.neighbors());
+                substitutes.extend(scored.neighbors().filter(|(_, neighbor)| !nodes.contains(neighbor)));
                 false
             };
-            probe.visit(&state.meta, &state.model, reader, node, take)?;
+            probe.visit(&state.meta, &state.model, reader, *node, take)?;
             reader.release();
             let mut at = 0;
             while let Some((_, substitute)) = substitutes.get(at) {
@@ -61,8 +63,21 @@ impl Absent {
                 }
             }
         }
-        self.node = node;
+        self.nodes.clear();
+        self.nodes.extend(nodes);
         Ok(())
+    }
+
+    /// Whether no node is absent.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Whether `node` is absent.
+    #[inline]
+    pub(crate) fn has(&self, node: NodeId) -> bool {
+        self.nodes.contains(&node)
     }
 
     /// The neighbors of the absent node that exist, with estimates.
@@ -70,15 +85,14 @@ impl Absent {
         &self.substitutes
     }
 
-    /// The candidate that replaces the absent node among the neighbors of `node`, with its
-    /// estimate, if the absent node is among them.
+    /// The candidate that replaces absent nodes among the neighbors of `node`, with its estimate,
+    /// if there are any.
     pub(crate) fn substitute_in(&self, node: NodeId, scored: &Scored<'_>) -> Option<(f32, NodeId)> {
-        let absent = self.node?;
-        scored.neighbors().find(|(_, neighbor)| *neighbor == absent)?;
-        self.substitute_for(node, &scored.node, &scored.header)
+        let is_wanted = !self.is_empty() && scored.neighbors().any(|(_, neighbor)| self.has(neighbor));
+        if is_wanted { self.substitute_for(node, &scored.node, &scored.header) } else { None }
     }
 
-    /// The node to which the edge of `node` to the absent node is redirected: of the candidates to
+    /// The node to which an edge of `node` to an absent node is redirected: of the candidates to
     /// which `node` has no edge, the nearest to `node`.
     fn substitute_for(&self, node: NodeId, found: &NodeRef<'_>, header: &NodeHeader) -> Option<(f32, NodeId)> {
         let step = 2.0 * 16.0 * header.step;

@@ -16,7 +16,7 @@
 //! |---|---|
 //! | `only.rs` | finding only some rows |
 //! | `expected.rs` | the reach that a walk with a filter expects |
-//! | `absent.rs` | searching as if one node did not exist |
+//! | `absent.rs` | searching as if some nodes did not exist |
 //! | `offer.rs` | the neighbors of a node in the list |
 
 pub(crate) mod absent;
@@ -85,7 +85,7 @@ pub(crate) struct Walk {
     expected: ExpectedReach,
     /// The k that this walk was started with, at least [`EVIDENCE_ROWS`].
     first: usize,
-    /// The node that the query was taken from, which the search leaves out.
+    /// The nodes that the search leaves out.
     absent: Absent,
     /// Which rows the search may find, if not all.
     pub(crate) only: Option<Only>,
@@ -173,8 +173,8 @@ impl Walk {
         Ok(())
     }
 
-    /// As [`Walk::run`], but begins at the neighbors of the node that is left out, which are near
-    /// the query, and nowhere else.
+    /// As [`Walk::run`], but begins at the neighbors of the first node that is left out, which are
+    /// near the query, and nowhere else.
     pub(crate) fn run_from_absent<R: Reader>(
         &mut self,
         state: &State,
@@ -239,22 +239,22 @@ impl Walk {
         is_ready
     }
 
-    /// From now on searches as if `node` did not exist, until the next call. `probe` must be
-    /// prepared for the vector of `node`.
+    /// From now on searches as if `nodes` did not exist, until the next call. `probe` must be
+    /// prepared for the vector of the first.
     pub(crate) fn leave_out<R: Reader>(
         &mut self,
-        node: Option<NodeId>,
+        nodes: &[NodeId],
         state: &State,
         reader: &mut R,
     ) -> Result<(), Error> {
-        self.absent.leave_out(node, &mut self.probe, state, reader)
+        self.absent.leave_out(nodes, &mut self.probe, state, reader)
     }
 
     /// Offers the nearest landmarks and the nearest entry point to the list. Changes keep entry
     /// points right; a landmark may lead to another row.
     fn offer_landmarks(&mut self, state: &State, reader: &impl Reader) {
         self.probe.landmarks(&state.model, &self.coarse, &mut self.landmarks);
-        self.landmarks.retain(|start| self.absent.node != Some(start.node));
+        self.landmarks.retain(|start| !self.absent.has(start.node));
         if let Some(start) = self.landmarks.first() {
             // Nearly always the first hop.
             let (page, slot) = state.meta.layout.place(start.node);
@@ -417,7 +417,7 @@ impl Walk {
         let newest = self.nearest.reach(options.slack);
         let within = std::mem::replace(&mut self.within, newest);
         let Some((estimate, node)) = self.list.expand_within(newest) else { return Ok(false) };
-        if self.absent.node == Some(node) {
+        if self.absent.has(node) {
             return Ok(true);
         }
         observer.expand(estimate, self.list.expanded_rank(), self.nearest.reach(0.0));
@@ -440,7 +440,7 @@ impl Walk {
                 only.prepare(node, &meta.layout, scored.body);
             }
             let substitute = absent.substitute_in(node, scored);
-            offer(scored, list, offered, absent.node, reach, observer);
+            offer(scored, list, offered, absent, reach, observer);
             if let Some((estimate, substitute)) = substitute {
                 take(estimate, substitute, list, offered, reach, observer);
             }

@@ -5,6 +5,7 @@ use crate::graph::list::CandidateList;
 use crate::ids::NodeId;
 use crate::index::search::observer::Observer;
 use crate::index::search::visit::Scored;
+use crate::index::search::walk::absent::Absent;
 use crate::page::Reader;
 use crate::page::meta::Meta;
 use pagehop_kernels as kernels;
@@ -20,7 +21,7 @@ pub(super) fn offer(
     scored: &Scored<'_>,
     list: &mut CandidateList,
     offered: &[NodeId],
-    absent: Option<NodeId>,
+    absent: &Absent,
     reach: f32,
     observer: &mut impl Observer,
 ) {
@@ -28,8 +29,8 @@ pub(super) fn offer(
     // predict.
     let mut near = kernels::at_most(scored.estimates, reach, list.bound());
     let mut rejected = !near;
-    if absent.is_some() {
-        for (at, _) in scored.neighbors().enumerate().filter(|(_, (_, neighbor))| absent == Some(*neighbor)) {
+    if !absent.is_empty() {
+        for (at, _) in scored.neighbors().enumerate().filter(|(_, (_, neighbor))| absent.has(*neighbor)) {
             (near, rejected) = (near & !(1 << at), rejected & !(1 << at));
         }
     }
