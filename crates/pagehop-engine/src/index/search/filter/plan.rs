@@ -43,10 +43,12 @@ const LEAF_FILL: f64 = 0.85;
 /// rows of skipped leaves would be missed. With 41 leaves, reading all and visiting fewer nodes
 /// takes fewer pages.
 pub(crate) const LEAVES_WHOLE: usize = 48;
-/// Of more leaves of one value, a search reads this number and this share, those of the cells near
-/// the query. With a tenth of 150,000 rows it reads 55 of 162, with a twentieth 42 of 80.
+/// Of more leaves of one value, a search for up to [`FEW_ROWS`] rows reads this number and this
+/// share, those of the cells near the query. With a tenth of 150,000 texts it reads 93 of 216, with
+/// a half 266 of 1,020. They grow with a power of the number of rows: 656 for 100 rows.
 const LEAVES_NEAR: f64 = 24.0;
 const SHARE_NEAR: f64 = 0.25;
+const NEAR_POWER: f64 = 0.4;
 /// A place that has rows which may pass a filter.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Run {
@@ -66,14 +68,31 @@ impl Run {
 }
 
 /// What is expected of the runs of a filter.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Expected {
-    /// Pages that are read.
-    pages: f64,
-    /// Their cost, in pages of nodes.
-    cost: f64,
+    /// Pages of the id map and of nodes that ids lead to.
+    of_ids: f64,
+    /// Leaves of postings, and those of them that a search for few rows reads.
+    leaves: f64,
+    near: f64,
     /// Rows; a search by the runs visits at most this many nodes.
     rows: f64,
+}
+
+impl Expected {
+    /// Those that a search for `k` rows reads.
+    fn leaves(&self, k: usize) -> f64 {
+        (self.near * FilterPlan::rows_wanted(k).powf(NEAR_POWER)).min(self.leaves)
+    }
+
+    fn pages(&self, k: usize) -> f64 {
+        self.of_ids + self.leaves(k)
+    }
+
+    /// The cost of the pages, in pages of nodes.
+    fn cost(&self, k: usize) -> f64 {
+        self.of_ids + FilterPlan::leaves_cost(self.leaves(k))
+    }
 }
 
 /// A filter over one index, and how to search with it: see
@@ -121,25 +140,31 @@ impl FilterPlan {
     /// Estimated pages that a search for `k` rows reads of the runs and of the nodes that they lead
     /// to.
     pub(crate) fn pages_by_runs(&self, k: usize) -> f64 {
-        self.expected.pages + Self::node_pages(k).min(self.expected.rows)
+        self.expected.pages(k) + Self::node_pages(k).min(self.expected.rows)
     }
 
     /// The estimated cost of such a search, in pages of nodes.
     fn cost_by_runs(&self, k: usize) -> f64 {
-        self.expected.cost + Self::node_pages(k).min(self.expected.rows)
+        self.expected.cost(k) + Self::node_pages(k).min(self.expected.rows)
     }
 
     /// Whether the runs are worth reading for `k` rows where a look at every row reads `every_page`
     /// once. An exact search visits every row of them, by distance and so at random.
     pub(crate) fn is_worth_its_runs(&self, k: usize, is_exact: bool, every_page: usize) -> bool {
-        let pages = if is_exact { self.expected.pages + self.expected.rows } else { self.pages_by_runs(k) };
+        let Expected { of_ids, leaves, rows, .. } = self.expected;
+        let pages = if is_exact { of_ids + leaves + rows } else { self.pages_by_runs(k) };
         self.runs.is_some() && pages <= every_page as f64
     }
 
     /// Estimated pages of nodes that a search for `k` rows reads without a filter, and with
     /// postings. For hosts that estimate costs before there is a plan.
     pub fn node_pages(k: usize) -> f64 {
-        NODE_PAGES * k.max(FEW_ROWS) as f64 / FEW_ROWS as f64
+        NODE_PAGES * Self::rows_wanted(k)
+    }
+
+    /// The rows that a search wants, as a multiple of [`FEW_ROWS`]; at least 1.
+    fn rows_wanted(k: usize) -> f64 {
+        k.max(FEW_ROWS) as f64 / FEW_ROWS as f64
     }
 
     /// The cost of `leaves` of postings, in pages of nodes.
@@ -153,8 +178,8 @@ impl FilterPlan {
         pages * share.powf(WALK_POWER)
     }
 
-    /// Estimated leaves that a search reads if this number of values has postings in `leaves` of
-    /// them. Of a range of unknown values, which are infinitely many, it reads all.
+    /// Estimated leaves that a search for few rows reads if this number of values has postings in
+    /// `leaves` of them. Of a range of unknown values, which are infinitely many, it reads all.
     pub fn leaves_read(leaves: f64, values: f64) -> f64 {
         if leaves < LEAVES_WHOLE as f64 { leaves } else { (LEAVES_NEAR * values + SHARE_NEAR * leaves).min(leaves) }
     }
@@ -195,7 +220,7 @@ impl FilterPlan {
         let share = planner.shares.of(&test)?;
         let (runs, expected) = match planner.runs(&test)? {
             Some(found) => (Some(Arc::new(apart(found.runs))), found.expected),
-            None => (None, Expected { pages: f64::INFINITY, cost: f64::INFINITY, rows: 0.0 }),
+            None => (None, Expected { of_ids: f64::INFINITY, ..Expected::default() }),
         };
         let columns = state.columns.columns.len();
         // A host that owns the rows tests the tags itself.
@@ -275,31 +300,33 @@ impl<R: Reader> Planner<'_, R> {
                 Some(self.postings(*column, hashes.iter().map(|hash| Some((*hash, *hash))))?)
             }
             Test::Ids { ids, is_in: true } => {
-                let pages = ids.len() as f64 * (ID_PAGES + self.shares.of_ids(ids)?);
-                let expected = Expected { pages, cost: pages, rows: 0.0 };
+                let of_ids = ids.len() as f64 * (ID_PAGES + self.shares.of_ids(ids)?);
+                let expected = Expected { of_ids, ..Expected::default() };
                 Some(Costed { runs: vec![Run::Ids(ids.clone())], expected })
             }
             Test::Tags(_) | Test::Ids { .. } => None,
             Test::And(parts) => {
                 let mut best: Option<Costed> = None;
+                let cost = |costed: &Costed| costed.expected.cost(FEW_ROWS);
                 for part in parts {
                     let other = self.runs(part)?;
                     best = match (best, other) {
-                        (Some(best), Some(other)) if best.expected.cost <= other.expected.cost => Some(best),
+                        (Some(best), Some(other)) if cost(&best) <= cost(&other) => Some(best),
                         (best, other) => other.or(best),
                     };
                 }
                 best
             }
             Test::Or(parts) => {
-                let expected = Expected { pages: 0.0, cost: 0.0, rows: 0.0 };
-                let mut all = Costed { runs: Vec::new(), expected };
+                let mut all = Costed { runs: Vec::new(), expected: Expected::default() };
                 for part in parts {
                     let Some(more) = self.runs(part)? else { return Ok(None) };
                     all.runs.extend(more.runs);
-                    all.expected.pages += more.expected.pages;
-                    all.expected.cost += more.expected.cost;
-                    all.expected.rows += more.expected.rows;
+                    let Expected { of_ids, leaves, near, rows } = &mut all.expected;
+                    *of_ids += more.expected.of_ids;
+                    *leaves += more.expected.leaves;
+                    *near += more.expected.near;
+                    *rows += more.expected.rows;
                 }
                 Some(all)
             }
@@ -325,9 +352,8 @@ impl<R: Reader> Planner<'_, R> {
             let (low, high) = PostingKey::range(range);
             Run::Postings { column, low, high }
         };
-        let pages = if walls::tells(&state.meta) { FilterPlan::leaves_read(leaves, values) } else { leaves };
-        let cost = FilterPlan::leaves_cost(pages);
-        let expected = Expected { pages, cost, rows: of_row.min(1.0) * rows };
+        let near = if walls::tells(&state.meta) { FilterPlan::leaves_read(leaves, values) } else { leaves };
+        let expected = Expected { of_ids: 0.0, leaves, near, rows: of_row.min(1.0) * rows };
         Ok(Costed { runs: ranges.into_iter().map(run).collect(), expected })
     }
 }
@@ -342,6 +368,14 @@ mod tests {
         assert_eq!((read(40.0, 1.0), read(40.0, f64::INFINITY)), (40.0, 40.0));
         assert_eq!([read(400.0, 1.0), read(400.0, 3.0), read(400.0, 50.0)], [124.0, 172.0, 400.0]);
         assert_eq!(read(400.0, f64::INFINITY), 400.0);
+    }
+
+    #[test]
+    fn more_rows_take_more_leaves_and_never_more_than_there_are() {
+        let expected = Expected { leaves: 400.0, near: 124.0, ..Expected::default() };
+        assert_eq!([1, 10, 1_000].map(|k| expected.pages(k)), [124.0, 124.0, 400.0]);
+        assert!((expected.pages(100) - 311.5).abs() < 0.1, "{}", expected.pages(100));
+        assert_eq!(expected.cost(10), 62.0);
     }
 
     #[test]
