@@ -1,7 +1,7 @@
 //! Best-first search, one page per hop.
 //!
 //! ```text
-//! offer the landmarks and the entry point nearest to the query
+//! offer the landmarks nearest to the query, or the nearest entry point if there are none
 //! while the nearest unexpanded candidate may still lead to one of the k nearest:
 //!     expand it: its edges give estimates of its neighbors, its own code gives its distance
 //!     offer every neighbor; prefetch the pages of the nearest unexpanded candidates
@@ -192,7 +192,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Begins at the landmarks and the entry point nearest to the query. [`Walk::turn`] goes on.
+    /// Begins at the landmarks nearest to the query, or at an entry point. [`Walk::turn`] goes on.
     pub(crate) fn enter(&mut self, state: &State, options: &SearchOptions, reader: &impl Reader) {
         self.offer_landmarks(state, reader);
         self.within = self.nearest.reach(options.slack);
@@ -250,8 +250,8 @@ impl Walk {
         self.absent.leave_out(nodes, &mut self.probe, state, reader)
     }
 
-    /// Offers the nearest landmarks and the nearest entry point to the list. Changes keep entry
-    /// points right; a landmark may lead to another row.
+    /// Offers the nearest landmarks to the list, or the nearest entry point if there are none.
+    /// Changes keep entry points right; a landmark may lead to another row.
     fn offer_landmarks(&mut self, state: &State, reader: &impl Reader) {
         self.probe.landmarks(&state.model, &self.coarse, &mut self.landmarks);
         self.landmarks.retain(|start| !self.absent.has(start.node));
@@ -262,13 +262,16 @@ impl Walk {
         }
         self.entries.extend(self.probe.entries(&self.coarse, &state.entries));
         self.landmarks.iter().for_each(|start| _ = self.list.insert(start.estimate, start.node));
-        // Where no estimate is finite, any entry point will do.
-        let nearest = smallest::<1>(&self.entries).next().unwrap_or(0);
-        if let (Some(estimate), Some(entry)) = (self.entries.get(nearest), state.entries.get(nearest))
-            && self.landmarks.iter().all(|start| start.node != entry.node)
-        {
-            self.list.insert(*estimate, entry.node);
-            self.offered.push(entry.node);
+        // An entry point is in the list with an estimate of its own, which is rough, and is not
+        // offered again with a better one. As the only start it is visited first. Beside landmarks
+        // it may never be visited, and would be missing among the rows found.
+        if self.landmarks.is_empty() {
+            // Where no estimate is finite, any entry point will do.
+            let nearest = smallest::<1>(&self.entries).next().unwrap_or(0);
+            if let (Some(estimate), Some(entry)) = (self.entries.get(nearest), state.entries.get(nearest)) {
+                self.list.insert(*estimate, entry.node);
+                self.offered.push(entry.node);
+            }
         }
     }
 
