@@ -371,8 +371,8 @@ impl Walk {
     }
 
     /// Offers the entry points that may still matter and were not seen. This happens once the
-    /// neighborhood of the nearest entry point is exhausted; by then most entry points are too far.
-    /// The others are needed for queries between clusters that no edge connects.
+    /// neighborhood of the starts is exhausted; by then most entry points are too far. The others
+    /// are needed for queries between clusters that no edge connects.
     fn offer_entries(&mut self, state: &State, options: &SearchOptions, observer: &mut impl Observer) {
         let reach = self.nearest.reach(options.slack);
         for (part, estimates) in self.entries.chunks(AT_MOST_VALUES).enumerate() {
