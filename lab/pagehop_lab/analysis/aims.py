@@ -42,6 +42,15 @@ def _work(name: str) -> Callable[[Point], float | None]:
     return lambda point: (point.raw.get("work") or {}).get(name)
 
 
+def _fio_share(point: Point) -> float | None:
+    """The disk's requests a second during the queries, over those of fio just after them."""
+    phases, ceiling = point.raw.get("phases") or [], point.raw.get("disk_ceiling")
+    disk = (phases[-1].get("disk") if phases else None) or {}
+    if ceiling is None or "reads" not in disk:
+        return None
+    return float(disk["reads"] / point.raw["elapsed_s"] / ceiling["reads_per_s"])
+
+
 FIGURES: Mapping[str, Figure] = {
     "qps": Figure("QPS", True, lambda point: point.qps),
     "cpu_us": Figure("CPU us", False, lambda point: point.raw.get("engine_cpu_us_per_query")),
@@ -52,6 +61,7 @@ FIGURES: Mapping[str, Figure] = {
     "mean_us": Figure("us", False, lambda point: (point.raw.get("latency_us") or {}).get("mean")),
     "blocks": Figure("blocks", False, lambda point: point.raw.get("blocks_read_per_query")),
     "reads": Figure("reads of 4 KiB", False, lambda point: point.raw.get("storage_reads_per_query")),
+    "fio_share": Figure("of fio's reads a second", True, _fio_share),
     "build_cpu_s": Figure("CPU s", False),
     "build_cpu_us": Figure("CPU us a row", False),
     "build_s": Figure("s", False),

@@ -11,7 +11,7 @@ from pagehop_lab.plan.model import DatasetSpec, EngineSpec, Load, Options, Plan
 
 # Fields of a load that the identity of a search has only where they are not the default, so that
 # raw files from before keep theirs.
-_LATER = ("warmup_s", "in_turns", "seconds_max", "undisturbed")
+_LATER = ("warmup_s", "in_turns", "seconds_max", "undisturbed", "fio_s")
 
 
 def words(options: Options) -> str:

@@ -130,6 +130,11 @@ class Load:
     """States of the suite `cold`; see CACHES."""
     memory_mib: int = 256
     """Memory of the engine if caches are `limited`, in MiB."""
+    fio_s: float = 0.0
+    """Seconds for which fio reads the index after each measurement of the suite `cold`.
+
+    It has as many requests of the same size in flight as the searches had. 0 is without fio.
+    """
     build_threads: int = 1
     build_memory_mib: int = 0
     """Memory of a library's process from its build on, in MiB; 0 is no limit.

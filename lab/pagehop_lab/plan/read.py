@@ -152,6 +152,10 @@ def _say_impossible(suite: str, load: Load, engines: Sequence[EngineSpec]) -> No
         raise PlanError(f"load.build_memory_mib: {served[0]} is a server, and only processes of libraries are limited")
     if "warm" in load.caches and served:
         raise PlanError(f"load.caches: {served[0]} is a server, and only libraries have warm caches; write limited")
+    if load.fio_s and served:
+        raise PlanError(f"load.fio_s: {served[0]} is a server, and fio reads the files of libraries only")
+    if load.fio_s and suite != "cold":
+        raise PlanError(f"load.fio_s: the suite {suite} has none, cold has")
     if load.build_memory_mib and "limited" in load.caches:
         raise PlanError('load.build_memory_mib: searches have the same limit; leave "limited" out of load.caches')
     if max(load.batch) > 1 and load.rate is not None:
@@ -202,6 +206,7 @@ def _load(table: Table, suite: str) -> Load:
         cold_queries=_DEFAULTS.cold_queries if cold_queries is None else cold_queries,
         caches=caches,
         memory_mib=_DEFAULTS.memory_mib if memory_mib is None else memory_mib,
+        fio_s=table.take("fio_s", float, _DEFAULTS.fio_s, least=0),
         build_threads=table.take("build_threads", int, _DEFAULTS.build_threads, least=1),
         build_memory_mib=table.take("build_memory_mib", int, _DEFAULTS.build_memory_mib, least=0),
         around_targets=table.take("around_targets", bool, _DEFAULTS.around_targets),

@@ -16,12 +16,14 @@ from typing import Any
 
 import numpy as np
 
+from devserver import DevServerError, fio
 from pagehop_lab import data
 from pagehop_lab.analysis.recalls import RECALL_NAMES
 from pagehop_lab.analysis.turns import MEASURED_WITH, token
 from pagehop_lab.analysis.verdicts import WAITED, Verdicts, judge
 from pagehop_lab.engines import outside
-from pagehop_lab.engines.engine import Description, Library, Served
+from pagehop_lab.engines.engine import Description, EngineError, Library, Served
+from pagehop_lab.measure import disk_ceiling
 from pagehop_lab.measure.disturbance import Disturbance
 from pagehop_lab.measure.watch import Watch
 from pagehop_lab.plan import DatasetSpec, EngineSpec, Plan
@@ -295,7 +297,8 @@ class Runner:
                         "measure", self.plan.load.search_timeout_s, folder=str(child.folder), options=spec.search,
                         ask=self._ask(spec.sessions, spec.asked),
                     )  # fmt: skip
-                    judged = self._keep(spec, dataset, child, raw | Disturbance.so_far().since(before))
+                    raw |= Disturbance.so_far().since(before) | self._disk_ceiling(spec, child, raw)
+                    judged = self._keep(spec, dataset, child, raw)
                     if not self._is_passing(judged):
                         break
             except EngineFailed as error:
@@ -305,6 +308,23 @@ class Runner:
             recall = raw["recall"]["by_threshold"] if raw["recall"] else float("nan")
             told = f"recall {recall:.4f}  {raw['qps']:,.0f} QPS" + "".join(f"  INVALID {one}" for one in judged.wrong)
             self.progress.point(spec.name, told)
+
+    def _disk_ceiling(self, spec: PointSpec, child: Child, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """What the disk gives to fio just after searches that read from it, if the plan has fio.
+
+        Fresh queries have pauses in between, so nothing is compared with them.
+        """
+        wanted = disk_ceiling.asked(raw["phases"]) if self.plan.load.fio_s else None
+        if wanted is None or spec.asked.get("cache") == "fresh":
+            return {}
+        files = [path for path in (child.folder / "index").rglob("*") if path.is_file()]
+        file = max(files, key=lambda path: path.stat().st_size)
+        try:
+            found = disk_ceiling.measure(fio.command(fio.install()), file, *wanted, self.plan.load.fio_s)
+        except (EngineError, DevServerError) as error:
+            self.progress.say(f"{spec.name}: {error}")
+            return {}
+        return {"disk_ceiling": found}
 
     def _is_passing(self, judged: Verdicts) -> bool:
         """Whether another attempt may be better."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from pagehop_lab.analysis.aims import FIGURES
 from pagehop_lab.analysis.points import Options, Point, shown
 from pagehop_lab.analysis.settings import Setting, Spread
 from pagehop_lab.analysis.targets import AtTarget, at_targets
@@ -70,14 +71,17 @@ def searches(results: Results) -> Table:
         rows.append([*head, *(_searched(found.best) if found.best else [Cell("not reached")])])
     columns = (
         "recall >=", "engine", "set", "rows", "caches", "queries a call", "threads", "recall", "QPS", "p50 ms",
-        "p99 ms", "CPU us", "reads", "KiB read", "pages", "first ms", "setting",
+        "p99 ms", "CPU us", "reads", "KiB read", "pages", "of fio", "first ms", "setting",
     )  # fmt: skip
     note = f"The fastest setting with recall@{results.k} at or above the target; QPS lead to a raw file. Searches have "
     note += "the limit of the build. Cold: after every cache was emptied. Warm: after the queries that are not "
     note += "measured. Fresh: caches are emptied before each query, and QPS leave that time out. Threads answer one "
     note += "call of several queries, or are sessions with one query each; diskannpy answers one such query at a time. "
-    note += "CPU, reads of 4 KiB and KiB are for a query, from storage; pages are counted by the index itself. First "
-    note += "ms is from opening to the first answer, with nothing cached."
+    note += "CPU, reads of 4 KiB and KiB are for a query, from storage; pages are counted by the index itself. Of "
+    note += (
+        "fio: the disk's requests a second over those that fio gets just after, with requests of the same mean size "
+    )
+    note += "and as many in flight. First ms is from opening to the first answer, with nothing cached."
     return Table("growth-searches", "Searches by rows", columns, _filled(rows, columns), note)
 
 
@@ -126,8 +130,8 @@ def _built(results: Results, found: Sequence[Build]) -> list[Cell]:
 
 
 def _searched(setting: Setting) -> list[Cell]:
-    def cell(of: Callable[[Point], float | None], form: str) -> Cell:
-        found = setting.figure(of)
+    def cell(of: Callable[[Point], float | None] | None, form: str) -> Cell:
+        found = setting.figure(of) if of is not None else None
         return Cell.of(found.median if found else None, form)
 
     def latency_ms(name: str) -> Callable[[Point], float | None]:
@@ -148,7 +152,8 @@ def _searched(setting: Setting) -> list[Cell]:
         cell(lambda point: point.raw.get("engine_cpu_us_per_query"), ",.0f"),
         cell(lambda point: point.raw.get("storage_reads_per_query"), ",.1f"),
         cell(kib, ",.1f"),
-        cell(lambda point: (point.raw.get("work") or {}).get("pages_missed"), ",.1f"),
-        cell(lambda point: point.raw.get("first_ms"), ",.1f"),
+        cell(FIGURES["pages"].of_point, ",.1f"),
+        cell(FIGURES["fio_share"].of_point, ".2f"),
+        cell(FIGURES["first_ms"].of_point, ",.1f"),
         Cell(words, words),
     ]
