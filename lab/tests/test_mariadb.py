@@ -14,9 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import runs
 from devserver import DevServerError, mariadb
 from devserver.folder import REPOSITORY
 from devserver.mariadb import Instance, Server
+from pagehop_lab.engines.engine import EngineError
+from pagehop_lab.engines.mariadb_vector import MariaDbVector
 
 ROWS, DIM, QUERIES = 300, 12, 20
 SEARCH = "SELECT id FROM items ORDER BY VEC_DISTANCE_EUCLIDEAN(embedding, ?) LIMIT 10"
@@ -125,3 +128,43 @@ def test_a_password_is_proved(instance: Instance) -> None:
     refused = ask(instance, "--statement", "SELECT 1", who="someone:wrong")
     assert refused.returncode == 1
     assert "ERROR 1045 (28000): Access denied for user 'someone'@'localhost'" in refused.stderr
+
+
+PLAN = """
+[load]
+seconds = 0.05
+warmup_s = 0.01
+repeats = 1
+[[dataset]]
+name = "generated-16"
+rows = 600
+queries = 30
+[[engine]]
+name = "mariadb"
+url = "{}"
+search = {{ ef_search = [100] }}
+"""
+
+
+def test_a_running_server_is_measured_by_its_url(instance: Instance, tmp_path: Path) -> None:
+    with runs.fake_engines(tmp_path / "data"):
+        results, said = runs.run(PLAN.format(instance.url()), tmp_path / "run")
+        assert results.is_whole, said
+        (point,) = results.points
+        assert point.recall > 0.97
+        assert point.raw["index_used"]
+        assert point.raw["engine_cpu_us_per_query"] is None, "the processes of a running server are not known"
+        (build,) = results.builds
+        assert build.raw["index_bytes"] > 600 * 16
+        assert build.raw["about"]["version"].startswith("11.8.")
+        assert "pagehop_lab" not in instance.sql("SHOW TABLES"), "its table is dropped"
+        missing, _ = runs.run(PLAN.format(instance.url().replace("/lab?", "/absent?")), tmp_path / "absent")
+    (failed,) = missing.coverage.failed.values()
+    assert "Unknown database 'absent'" in failed
+    assert "not installed" not in failed, "engines that are not installed do not count as failures"
+
+
+def test_a_url_of_another_product_is_refused(tmp_path: Path) -> None:
+    engine = MariaDbVector(tmp_path, "postgresql://me@127.0.0.1/x")
+    with pytest.raises(EngineError, match="takes a URL that begins with mysql://"):
+        engine.build(np.zeros((1, 1), dtype=np.float32), "euclidean", {"m": 6}, 1, 1)
