@@ -74,6 +74,11 @@ def server_results(folder: Path) -> ServerResults:
     return results
 
 
+def raw(of: Point | Build) -> Any:
+    """What was measured, without its types: a test knows which fields are there."""
+    return of.raw
+
+
 def read_servers(text: str, name: str) -> ServersPlan:
     suite = suite_of(text)
     assert isinstance(suite, ServersSuite)

@@ -258,7 +258,7 @@ def test_fresh_queries_each_begin_with_empty_caches(tmp_path: Path) -> None:
 
 
 def asked(options: dict[str, Any], recall: float, hops: float) -> Point:
-    raw = {"work": {"hops": hops}, "recall_interval": {"with_ties": [recall - 0.001, recall + 0.001]}}
+    raw: Any = {"work": {"hops": hops}, "recall_interval": {"with_ties": [recall - 0.001, recall + 0.001]}}
     return Point("set", "a", (), tuple(options.items()), recall, 1000, raw=raw)
 
 

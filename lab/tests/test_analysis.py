@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from pagehop_lab.analysis.curve import Bracket, bracket, interpolate, ladder
 from pagehop_lab.analysis.intervals import Interval
 from pagehop_lab.analysis.points import Point
 from pagehop_lab.analysis.recalls import recalls
+from pagehop_lab.analysis.records import PointRecord
 from pagehop_lab.analysis.settings import Spread, settings_of
 from pagehop_lab.measure.storage import Counters, profile
 
@@ -251,6 +252,11 @@ RAW: dict[str, Any] = {
 }  # fmt: skip
 
 
+def changed(change: dict[str, Any]) -> PointRecord:
+    """The sound measurement with other fields."""
+    return cast(PointRecord, {**RAW, **change})
+
+
 @pytest.mark.parametrize(
     ("change", "kind"),
     [
@@ -267,8 +273,8 @@ RAW: dict[str, Any] = {
     ],
 )
 def test_each_counter_has_its_verdict(change: dict[str, Any], kind: str) -> None:
-    assert verdicts.judge(RAW).wrong == ()
-    (found,) = verdicts.judge(RAW | change).wrong
+    assert verdicts.judge(changed({})).wrong == ()
+    (found,) = verdicts.judge(changed(change)).wrong
     assert found.partition(":")[0] == kind
 
 
@@ -285,22 +291,22 @@ def test_each_counter_has_its_verdict(change: dict[str, Any], kind: str) -> None
     ],
 )
 def test_what_is_no_proof_is_no_verdict(change: dict[str, Any]) -> None:
-    assert verdicts.judge(RAW | change).wrong == ()
+    assert verdicts.judge(changed(change)).wrong == ()
 
 
 def test_other_work_is_noted() -> None:
-    assert verdicts.judge(RAW | {"other_busy_cores": 0.05}).noted == ()
+    assert verdicts.judge(changed({"other_busy_cores": 0.05})).noted == ()
     noted = ("others were running: 0.46 cores were busy with something else",)
-    assert verdicts.judge(RAW | {"other_busy_cores": 0.46}).noted == noted
+    assert verdicts.judge(changed({"other_busy_cores": 0.46})).noted == noted
     # A point is measured again only if other work made the measured thread wait.
     assert not noted[0].startswith(verdicts.WAITED)
-    (waited,) = verdicts.judge(RAW | {"waited": 1.5}).noted
+    (waited,) = verdicts.judge(changed({"waited": 1.5})).noted
     assert waited.startswith(verdicts.WAITED)
 
 
 def test_a_scan_that_is_not_reported_shows_in_its_settings() -> None:
-    slow = RAW | {"index_used": None, "scan_us_per_query": 1500.0, "rate": None}
-    both = [slow | {"search": {"ef": 10}}, slow | {"search": {"ef": 20}, "qps": 900.0}]
+    slow = {**RAW, "index_used": None, "scan_us_per_query": 1500.0, "rate": None}
+    both: Any = [slow | {"search": {"ef": 10}}, slow | {"search": {"ef": 20}, "qps": 900.0}]
     assert "no index is used" in (verdicts.looks_like_scans(both) or "")
     changes: list[dict[str, Any]] = [
         {"recall": {"with_ties": 0.999}},

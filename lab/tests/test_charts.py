@@ -22,7 +22,7 @@ RESULTS = cast(Results, SimpleNamespace(k=10, title=str))
 
 
 def point(search: Options, sessions: int = 1, qps: float = 100.0, repeat: int = 0, **raw: Any) -> Point:
-    found = {"count": 100, "latency_us": {"p50": 1000.0, "p95": 2000.0, "p99": 4000.0}, **raw}
+    found: Any = {"count": 100, "latency_us": {"p50": 1000.0, "p95": 2000.0, "p99": 4000.0}, **raw}
     file = f"points/{sessions}-{repeat}.json"
     return Point("set", "engine", (), search, 0.9, qps, sessions, repeat=repeat, file=file, raw=found)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from devserver.processes import children
+from pagehop_lab.analysis.records import Phase
 from pagehop_lab.measure import processes
 from pagehop_lab.measure.processes import ServerLook, other_cores
 from pagehop_lab.suites.log_writes import measure as log_writes
@@ -136,10 +137,13 @@ def test_what_is_written_back_after_the_commits_is_none_of_their_cpu(
 
 
 def test_the_cpu_of_a_servers_build_is_that_of_its_index() -> None:
-    phases = [{"phase": "start", "cpu_s": 1.0}, {"phase": "load", "cpu_s": 2.0}, {"phase": "index", "cpu_s": 28.5}]
+    def phase(name: str, cpu_s: float) -> Phase:
+        return {"phase": name, "seconds": 1.0, "cpu_s": cpu_s, "disk": None}
+
+    phases = [phase("start", 1.0), phase("load", 2.0), phase("index", 28.5)]
     server = Build("set", "pgvector", (), 0, "file", {"build_s": 18.2, "phases": phases})
     library = Build("set", "faiss-hnsw", (), 0, "file", {"build_s": 3.0, "build_cpu_s": 5.9, "phases": phases})
-    elsewhere = Build("set", "pgvector", (), 0, "file", {"build_s": 1.0, "phases": [{"phase": "index", "cpu_s": 0.0}]})
+    elsewhere = Build("set", "pgvector", (), 0, "file", {"build_s": 1.0, "phases": [phase("index", 0.0)]})
     assert (server.cpu_s, library.cpu_s, elsewhere.cpu_s) == (28.5, 5.9, None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import pytest
 
@@ -13,6 +13,7 @@ import runs
 from devserver import fio
 from pagehop_lab.analysis.aims import FIGURES
 from pagehop_lab.analysis.points import Point
+from pagehop_lab.analysis.records import Disk, DiskCeiling, Phase, PointRecord
 from pagehop_lab.engines.engine import EngineError
 from pagehop_lab.measure import disk_ceiling
 from pagehop_lab.plan import PlanError, read_text
@@ -34,8 +35,11 @@ search = { ef = [50] }
 """
 
 
-def phase(**disk: float | None) -> dict[str, Any]:
-    return {"phase": "search", "disk": disk}
+CEILING: DiskCeiling = {"request_bytes": 8192, "depth": 1, "reads_per_s": 400.0}
+
+
+def phase(**disk: float | None) -> Phase:
+    return {"phase": "search", "seconds": 1.0, "cpu_s": 1.0, "disk": cast(Disk, disk)}
 
 
 def test_fio_gets_whole_blocks_and_at_least_one_request_at_once() -> None:
@@ -43,17 +47,17 @@ def test_fio_gets_whole_blocks_and_at_least_one_request_at_once() -> None:
     assert disk_ceiling.asked([before, phase(bytes_per_read=8100.0, queue_depth_busy=0.3)]) == (8192, 1)
     assert disk_ceiling.asked([phase(bytes_per_read=512.0, queue_depth_busy=15.6)]) == (4096, 16)
     assert disk_ceiling.asked([]) is None
-    assert disk_ceiling.asked([{"phase": "search", "disk": None}]) is None, "the folder is not on a disk"
+    assert disk_ceiling.asked([{**phase(), "disk": None}]) is None, "the folder is not on a disk"
     assert disk_ceiling.asked([phase(bytes_per_read=None, queue_depth_busy=None)]) is None, "nothing was read"
 
 
 def test_the_share_is_of_the_requests_during_the_queries_alone() -> None:
     # The phase takes longer than the queries: the client's ceiling is measured in it, too.
-    raw = {"phases": [phase(reads=600, reads_per_s=100)], "elapsed_s": 2.0, "disk_ceiling": {"reads_per_s": 400.0}}
+    raw: PointRecord = {"phases": [phase(reads=600, reads_per_s=100)], "elapsed_s": 2.0, "disk_ceiling": CEILING}
     share = FIGURES["fio_share"].of_point
     assert share is not None
     assert share(Point("set", "a", (), (), 1, 1, raw=raw)) == pytest.approx(0.75)
-    assert share(Point("set", "a", (), (), 1, 1, raw=raw | {"disk_ceiling": None})) is None
+    assert share(Point("set", "a", (), (), 1, 1, raw={**raw, "disk_ceiling": None})) is None
 
 
 def test_fio_reads_a_file_without_changing_it(tmp_path: Path) -> None:
@@ -84,7 +88,7 @@ def test_searches_that_read_are_compared_with_fio(tmp_path: Path, monkeypatch: p
     assert results.is_whole, said
     by_cache = {dict(point.asked).get("cache", "cold"): point for point in results.points}
     assert "disk_ceiling" not in by_cache["fresh"].raw, "its queries have pauses in between"
-    cold = by_cache["cold"].raw
+    cold = runs.raw(by_cache["cold"])
     if cold["phases"][-1]["disk"] is None:
         pytest.skip("the engine's folder is not on a disk")
     assert cold["disk_ceiling"]["reads_per_s"] > 10

@@ -9,6 +9,7 @@ import math
 import pytest
 
 from pagehop_lab.analysis.points import Point
+from pagehop_lab.analysis.records import PointRecord
 from pagehop_lab.analysis.targets import at_targets
 from pagehop_lab.plan import read_text
 from pagehop_lab.site import summary
@@ -32,7 +33,7 @@ name = "hnswlib"
 
 def repeats(engine: str, ef: int, recall: float, qps: float, wide: float = 0.001) -> list[Point]:
     """Three repeats of one setting, with the interval of its recall."""
-    raw = {"recall_interval": {"with_ties": [recall - wide, recall + wide]}}
+    raw: PointRecord = {"recall_interval": {"with_ties": [recall - wide, recall + wide]}}
     return [
         Point("texts-384", engine, (), (("ef", ef),), recall, qps * (1 + at / 1000), repeat=at, raw=raw)
         for at in range(3)

@@ -16,7 +16,7 @@ from pagehop_lab.published import annresults, read, vectordbbench
 from pagehop_lab.published.foreign import FormatError
 from pagehop_lab.site.mistakes import FIGURES
 from pagehop_lab.store import RunFolder
-from runs import QUICK, fake_engines, of_engines, plan_of, run
+from runs import QUICK, fake_engines, of_engines, plan_of, raw, run
 
 h5py = pytest.importorskip("h5py")
 GOLDEN = Path(__file__).parent / "golden"
@@ -214,7 +214,7 @@ def test_a_foreign_result_may_be_of_a_set_that_is_called_otherwise(folder: Path,
     assert main(["import", str(folder), str(found), "--set", "generated-16"]) == 0
     results = of_engines(folder)
     (point,) = [point for point in results.foreign if point.engine == "renamed"]
-    assert (point.dataset, point.raw["set_of_the_file"]) == ("generated-16", "generated-16-euclidean")
+    assert (point.dataset, raw(point)["set_of_the_file"]) == ("generated-16", "generated-16-euclidean")
 
 
 def test_plots_of_one_name_do_not_replace_each_other_without_a_word(

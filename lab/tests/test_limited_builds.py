@@ -23,7 +23,7 @@ from pagehop_lab.measure.limit import MemoryLimit
 from pagehop_lab.plan import PlanError, read_text
 from pagehop_lab.plan.grid import everything
 from pagehop_lab.run import child, workplace
-from runs import QUICK, fake_engines, run
+from runs import QUICK, fake_engines, raw, run
 
 LOAD = f"""
 suite = "cold"
@@ -69,7 +69,7 @@ def test_a_build_within_a_limit_tells_what_it_took(tmp_path: Path) -> None:
     results, _ = run(LOAD + SET.format(2000) + engine, tmp_path / "run")
     assert results.is_whole
     (build,) = results.builds
-    memory = build.raw["memory_limit"]
+    memory = raw(build)["memory_limit"]
     assert memory["mib"] == 160
     assert 16 << 20 < memory["anonymous_peak_bytes"] < memory["peak_bytes"] <= 160 << 20
     assert 12 << 20 <= build.raw["disk_peak_bytes"] < 16 << 20, "a file without a name is on the disk, too"

@@ -155,7 +155,7 @@ def test_a_running_server_is_measured_by_its_url(instance: Instance, tmp_path: P
         assert point.raw["index_used"]
         assert point.raw["engine_cpu_us_per_query"] is None, "the processes of a running server are not known"
         (build,) = results.builds
-        assert build.raw["index_bytes"] > 600 * 16
+        assert runs.raw(build)["index_bytes"] > 600 * 16
         assert build.raw["about"]["version"].startswith("11.8.")
         assert "pagehop_lab" not in instance.sql("SHOW TABLES"), "its table is dropped"
         missing, _ = runs.run(PLAN.format(instance.url().replace("/lab?", "/absent?")), tmp_path / "absent")

@@ -12,6 +12,7 @@ import pytest
 import made_up
 from fake_servers import HONEST, FakeBench, FakeInstance, FakeProduct, plan_of
 from fake_servers import run as run_servers
+from pagehop_lab.analysis import records
 from pagehop_lab.analysis.case import Case
 from pagehop_lab.analysis.load_verdicts import judge_load
 from pagehop_lab.engines.engine import EngineError
@@ -67,7 +68,7 @@ class FakeLimit(MemoryLimit):
     def enter(self, processes: Sequence[int]) -> None:
         self.entered = list(processes)
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> records.MemoryLimit:
         return {"mib": self.mib, "peak_bytes": 7}
 
     def killed(self) -> int:

@@ -14,6 +14,7 @@ import pytest
 
 from pagehop_lab import report
 from pagehop_lab.analysis.points import Point
+from pagehop_lab.analysis.records import PointRecord
 from pagehop_lab.analysis.settings import settings_of
 from pagehop_lab.engines.engine import Float32, Ids
 from pagehop_lab.measure import in_process, profile, served, usage
@@ -80,9 +81,13 @@ def test_of_a_server_that_runs_already_nothing_is_known(monkeypatch: pytest.Monk
     told: list[Any] = []
     monkeypatch.setattr(usage, "family", lambda pid: [pid, 8])
     monkeypatch.setattr(served, "_run", lambda *given: told.append(given[-1]))
-    monkeypatch.setattr(profile, "during", lambda processes, work: {"profile": processes, "work": work()})
+    monkeypatch.setattr(
+        profile,
+        "during",
+        lambda processes, work: {"profile": [(float(one), "", "") for one in processes], "work": work()},
+    )
     engine = SimpleNamespace(pid=lambda: 7)
-    assert served._profile(engine, question, dataset, ask)["profile"] == [7, 8]
+    assert served._profile(engine, question, dataset, ask)["profile"] == [(7.0, "", ""), (8.0, "", "")]
     assert told == [["--seconds", "2", "--warmup", "0"]]
     served._profile(engine, question, dataset, replace(ask, rate=250.0))
     assert told[1] == ["--seconds", "2", "--warmup", "0", "--rate", "250"], "the rate is that of the measurement"
@@ -106,7 +111,8 @@ def test_a_library_is_asked_at_the_rate_of_the_measurement_while_it_is_looked_at
 
 def test_functions_are_side_by_side_by_sessions() -> None:
     def point(sessions: int, repeat: int, **more: Any) -> Point:
-        return Point("set", "engine", (), (), 0.9, 100.0, sessions, repeat=repeat, file="f", raw={**more})
+        raw = cast(PointRecord, more)
+        return Point("set", "engine", (), (), 0.9, 100.0, sessions, repeat=repeat, file="f", raw=raw)
 
     points = [
         point(1, 0),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import runs
 from devserver import DevServerError, install
 from devserver.cluster import Cluster
 from pagehop_lab.analysis.points import Point
@@ -59,7 +60,7 @@ def test_a_server_is_measured_with_what_it_costs(tmp_path: Path) -> None:
     assert results.sound, [point.wrong for point in results.points]
     assert len(results.points) == 4
     for point in results.points:
-        raw = point.raw
+        raw = runs.raw(point)
         assert point.recall > 0.8
         assert raw["index_used"]
         assert "Index Scan using pagehop_lab" in raw["plan"]
@@ -67,7 +68,7 @@ def test_a_server_is_measured_with_what_it_costs(tmp_path: Path) -> None:
         assert raw["recall"]["by_threshold"] >= raw["recall"]["by_id"]
         assert raw["memory_bytes"] > 1 << 20
     (build,) = results.builds
-    assert build.raw["index_bytes"] > 4000 * 16 * 4
+    assert runs.raw(build)["index_bytes"] > 4000 * 16 * 4
     assert [phase["phase"] for phase in build.raw["phases"]] == ["start", "load", "index"]
     assert {one["sessions"] for one in results.ceilings} == {1, 2}
 
@@ -134,7 +135,7 @@ def test_rows_come_in_while_others_are_searched_and_are_gone_afterwards(tmp_path
     assert steady.valid, steady.wrong
     assert steady.raw["inserted_count"] > 10
     assert 95 <= steady.raw["inserted_per_s"] < 130
-    recall = steady.raw["recall"]
+    recall = runs.raw(steady)["recall"]
     assert 0.7 < recall["by_id"] <= recall["by_threshold"]
     (much,) = too_many
     assert [reason.partition(" were")[0] for reason in much.wrong] == ["inserts: 1e+06 rows a second"]
@@ -151,7 +152,7 @@ def test_rows_that_come_in_are_filtered_like_others(tmp_path: Path) -> None:
     assert both.asked == (("matching", 0.5), ("insert_rate", 100.0))
     assert both.raw["inserted_count"] > 10
     assert "% 1000) < 500" in both.raw["plan"]
-    assert 0.7 < both.raw["recall"]["by_id"] <= both.raw["recall"]["by_threshold"]
+    assert 0.7 < runs.raw(both)["recall"]["by_id"] <= runs.raw(both)["recall"]["by_threshold"]
 
 
 def test_a_server_that_dies_is_said_to_and_the_rest_is_left_for_later(tmp_path: Path) -> None:
@@ -212,7 +213,7 @@ def test_caches_are_cold_scarce_and_hot(tmp_path: Path) -> None:
     assert states["cold"].raw["bytes_read_per_query"] > states["hot"].raw["bytes_read_per_query"]
     assert states["hot"].raw["queries_asked"] == 1
     if "limited" in states:
-        assert states["limited"].raw["memory_limit"]["peak_bytes"] <= 64 << 20
+        assert runs.raw(states["limited"])["memory_limit"]["peak_bytes"] <= 64 << 20
         assert states["limited"].valid, states["limited"].wrong
 
 
@@ -224,8 +225,8 @@ def test_few_shared_buffers_and_vectors_in_toast(tmp_path: Path) -> None:
     (build,) = (results := run(text, tmp_path / "external")[0]).builds
     assert results.sound, [point.wrong for point in results.points]
     assert build.raw["about"]["shared_buffers"] == "2MB"
-    assert all(point.raw["blocks_read_per_query"] > 5 for point in results.points)
-    assert build.raw["table_bytes"] > 3000 * 784 * 4, "the bytes of TOAST are included"
+    assert all(runs.raw(point)["blocks_read_per_query"] > 5 for point in results.points)
+    assert runs.raw(build)["table_bytes"] > 3000 * 784 * 4, "the bytes of TOAST are included"
     unknown = run(text.replace("external", "elsewhere"), tmp_path / "unknown")[0]
     assert all("there are plain, external" in reason for reason in unknown.coverage.failed.values())
     assert unknown.coverage.failed

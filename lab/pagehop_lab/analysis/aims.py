@@ -45,8 +45,8 @@ def _work(name: str) -> Callable[[Point], float | None]:
 def _fio_share(point: Point) -> float | None:
     """The disk's requests a second during the queries, over those of fio just after them."""
     phases, ceiling = point.raw.get("phases") or [], point.raw.get("disk_ceiling")
-    disk = (phases[-1].get("disk") if phases else None) or {}
-    if ceiling is None or "reads" not in disk:
+    disk = phases[-1]["disk"] if phases else None
+    if ceiling is None or disk is None:
         return None
     return float(disk["reads"] / point.raw["elapsed_s"] / ceiling["reads_per_s"])
 

@@ -46,7 +46,8 @@ def judge_load(raw: Mapping[str, Any]) -> Verdicts:
         wrong.append(f"rows: {raw['rows_gone_count']} rows were given that were not there")
     if raw.get("times_memory") is not None and raw["times_memory"] < TIMES_MIN:
         noted.append(f"size: compressed, the data are {raw['times_memory']:.1f} times the memory")
-    noted += [said for said in (_others(raw), stolen(raw), throttled(raw)) if said]
+    by_the_machine = stolen(raw.get("stolen_cores")), throttled(raw.get("throttled_count"))
+    noted += [said for said in (_others(raw), *by_the_machine) if said]
     if abs(raw["clock_jump_s"]) > CLOCK_JUMP_MAX_S:
         noted.append(
             f"the clock was set by {raw['clock_jump_s']:+.1f} s during the measurement; another one was measured by"
@@ -68,7 +69,7 @@ def _others(raw: Mapping[str, Any]) -> str | None:
     if others is None and raw.get("busy_cores") is not None:
         own_us = raw["server_cpu_us_per_query"] + raw["client_cpu_us_per_query"]
         others, most = raw["busy_cores"] - own_us * raw["count"] / 1e6 / raw["elapsed_s"], "at most "
-    others = without_stolen(others, raw)
+    others = without_stolen(others, raw.get("stolen_cores"))
     if others is None or others <= OTHERS_MAX:
         return None
     disk = ", or with the disk for the kernel" if most else ""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from pagehop_lab.analysis.records import PointRecord
 from pagehop_lab.analysis.turns import Run, run_of
 
 OptionValue = str | int | float | bool
@@ -65,7 +65,7 @@ class Point:
     """The raw file, relative to the run's folder."""
     asked: Options = ()
     """The options of the load that are not the default."""
-    raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    raw: PointRecord = field(default_factory=PointRecord, compare=False, repr=False)
     """Everything that was measured."""
     group: int = 0
     """Number of the indexes that were open at once and measured in turns, by the plan."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import Any, Final
 
-MEASURED_WITH = "measured_with"
+MEASURED_WITH: Final = "measured_with"
 """The field of raw files that has the token."""
 APART = "turns: measured at another time than most of its group, so it makes no pair with these"
 """A note on such a measurement."""

@@ -7,11 +7,12 @@ that can be named.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-Raw = Mapping[str, Any]
+from pagehop_lab.analysis.records import PointRecord
+
+Raw = PointRecord
 
 # A client that is busy for a larger share of the time measures itself.
 CLIENT_SHARE_MAX = 0.5
@@ -66,8 +67,10 @@ def _rows(raw: Raw) -> str | None:
 
 
 def _unknown_rows(raw: Raw) -> str | None:
-    for name, told in [("unknown", "are not in the data"), ("left_out", "the filter leaves out")]:
-        count = raw.get(f"rows_{name}_count")
+    for count, told in [
+        (raw.get("rows_unknown_count"), "are not in the data"),
+        (raw.get("rows_left_out_count"), "the filter leaves out"),
+    ]:
         if count:
             return f"rows: {count} rows were given that {told}"
     return None
@@ -126,13 +129,13 @@ def looks_like_scans(raws: Sequence[Raw]) -> str | None:
     setting changes either. One setting alone proves nothing: any index with enough effort finds
     everything.
     """
-    known = [raw for raw in raws if raw["recall"] is not None and raw["sessions"] == 1 and not raw["rate"]]
+    known = [raw for raw in raws if raw["recall"] and raw["sessions"] == 1 and not raw["rate"]]
     if any(raw["exact_by_design"] or raw["index_used"] is not None for raw in known):
         return None
     if len({repr(sorted(raw["search"].items())) for raw in known}) < 2:
         return None
     scan_us, times_us = known[0]["scan_us_per_query"], [1e6 / raw["qps"] for raw in known]
-    if min(raw["recall"]["with_ties"] for raw in known) < 1 or scan_us is None:
+    if min((raw["recall"] or {})["with_ties"] for raw in known) < 1 or scan_us is None:
         return None
     if min(times_us) < SCAN_SHARE * scan_us or max(times_us) > SCAN_SPREAD * min(times_us):
         return None
@@ -148,32 +151,38 @@ def _waited(raw: Raw) -> str | None:
 
 
 def _others(raw: Raw) -> str | None:
-    busy = without_stolen(raw.get("other_busy_cores"), raw)
+    busy = without_stolen(raw.get("other_busy_cores"), raw.get("stolen_cores"))
     if busy is None or busy <= OTHERS_MAX:
         return None
     return f"{OTHERS} {busy:.2f} cores were busy with something else"
 
 
-def without_stolen(busy: float | None, raw: Raw) -> float | None:
+def without_stolen(busy: float | None, stolen_cores: float | None) -> float | None:
     """Cores that other work kept busy, without those that the host took.
 
     The kernel's busy time includes these, and they have a note of their own.
     """
-    return None if busy is None else max(busy - (raw.get("stolen_cores") or 0.0), 0.0)
+    return None if busy is None else max(busy - (stolen_cores or 0.0), 0.0)
 
 
-def stolen(raw: Raw) -> str | None:
-    """Cores that the host of a virtual machine gave to others."""
-    cores = raw.get("stolen_cores")
+def stolen(cores: float | None) -> str | None:
+    """A note on cores that the host of a virtual machine gave to others."""
     if cores is None or cores <= OTHERS_MAX:
         return None
     return f"{OTHERS} the host gave {cores:.2f} cores of this machine to others"
 
 
-def throttled(raw: Raw) -> str | None:
-    """Whether heat slowed the processor."""
-    count = raw.get("throttled_count")
+def throttled(count: int | None) -> str | None:
+    """A note on heat that slowed the processor."""
     return f"{THROTTLED} heat slowed the processor {count} times" if count else None
+
+
+def _stolen(raw: Raw) -> str | None:
+    return stolen(raw.get("stolen_cores"))
+
+
+def _throttled(raw: Raw) -> str | None:
+    return throttled(raw.get("throttled_count"))
 
 
 def _changing(raw: Raw) -> str | None:
@@ -189,5 +198,5 @@ _WRONG: tuple[Callable[[Raw], str | None], ...] = (
     _errors, _rows, _unknown_rows, _plan, _client, _rate, _inserts, _cache, _repeated,
 )  # fmt: skip
 _NOTED: tuple[Callable[[Raw], str | None], ...] = (
-    _waited, _others, stolen, throttled, _changing, _exact,
+    _waited, _others, _stolen, _throttled, _changing, _exact,
 )  # fmt: skip

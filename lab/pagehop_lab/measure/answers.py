@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pagehop_lab.analysis.recalls import Recalls, recalls
+from pagehop_lab.analysis.records import PointRecord
 from pagehop_lab.analysis.uncertainty import bootstrap_mean
 from pagehop_lab.data import Dataset
 
@@ -35,10 +36,10 @@ class Answers:
         }
 
 
-def summary(answers: Answers, dataset: Dataset, k: int) -> dict[str, Any]:
+def summary(answers: Answers, dataset: Dataset, k: int) -> PointRecord:
     """The raw figures of some answers; recall is None if there are no answers."""
     count = len(answers.query)
-    told: dict[str, Any] = {
+    told: PointRecord = {
         "rows_short_count": _short(answers.ids),
         "rows_unknown_count": int((answers.ids >= dataset.facts.rows).sum()),
         "rows_left_out_count": _left_out(answers.ids, dataset),

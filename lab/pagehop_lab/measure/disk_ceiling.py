@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from pagehop_lab.analysis.records import DiskCeiling, Phase
 from pagehop_lab.engines.engine import EngineError
 
 _BLOCK_BYTES = 4096
@@ -20,19 +20,21 @@ _RAMP_MS = 200
 _START_S = 30.0
 
 
-def asked(phases: Sequence[Mapping[str, Any]]) -> tuple[int, int] | None:
+def asked(phases: Sequence[Phase]) -> tuple[int, int] | None:
     """The size of a request in bytes, whole blocks, and the requests in flight, of the last phase.
 
     None if it read nothing from a disk, or for so short a time that the kernel counted none.
     """
-    disk = (phases[-1]["disk"] if phases else None) or {}
+    disk = phases[-1]["disk"] if phases else None
+    if disk is None:
+        return None
     size, depth = disk.get("bytes_per_read"), disk.get("queue_depth_busy")
     if not size or not depth:
         return None
     return max(1, round(size / _BLOCK_BYTES)) * _BLOCK_BYTES, max(1, round(depth))
 
 
-def measure(fio: Sequence[str], file: Path, request_bytes: int, depth: int, seconds: float) -> dict[str, Any]:
+def measure(fio: Sequence[str], file: Path, request_bytes: int, depth: int, seconds: float) -> DiskCeiling:
     """Random reads of a file by fio; EngineError if it fails."""
     command = [
         *fio, "--name=ceiling", f"--filename={file}", "--readonly", "--rw=randread", "--direct=1",

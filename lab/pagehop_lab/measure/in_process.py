@@ -18,10 +18,10 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
+from pagehop_lab.analysis.records import PointRecord
 from pagehop_lab.data import Dataset
 from pagehop_lab.engines.engine import EngineError, Float32, Ids, Library, Options, Search
 from pagehop_lab.machine import counters
@@ -62,12 +62,12 @@ class _Phase:
 
 def measure(
     engine: Library, dataset: Dataset, options: Options, ask: Ask, scan_us: float
-) -> tuple[dict[str, Any], Answers]:
+) -> tuple[PointRecord, Answers]:
     """Measures the queries of a set; `scan_us` is the time of a comparison with every row here."""
     if ask.insert_rate:
         raise EngineError("the lab inserts rows into servers only while they are searched")
     # Threads that a library starts for a search share the core, too.
-    more: dict[str, Any] = {}
+    more: PointRecord = {}
     place = places.pinned() if ask.one_core and ask.sessions * ask.threads == 1 else nullcontext()
     engine.threads = ask.threads
     with place, limited(ask.memory_mib) as limit:
@@ -94,7 +94,7 @@ def measure(
     done = max(queries, 1)
     # One thread that waits for nothing: the difference between the clock and its CPU is other work.
     alone = ask.sessions * ask.threads == 1 and not ask.rate and not others and ask.cold_queries is None
-    raw: dict[str, Any] = {
+    raw: PointRecord = {
         "count": queries + len(errors),
         "errors": len(errors),
         "first_error": errors[0] if errors else None,
@@ -130,7 +130,7 @@ def measure(
     return raw, answers
 
 
-def _profile(searches: Sequence[Search], rows: Sequence[Float32], others: Sequence[int], ask: Ask) -> dict[str, Any]:
+def _profile(searches: Sequence[Search], rows: Sequence[Float32], others: Sequence[int], ask: Ask) -> PointRecord:
     """Repeats the queries at the same rate, and samples where this process and the engine's spend
     their time.
     """
@@ -174,7 +174,7 @@ def _ready(engine: Library, dataset: Dataset, options: Options, ask: Ask) -> tup
     return searches, rows, count
 
 
-def _fresh(engine: Library, dataset: Dataset, options: Options, ask: Ask) -> tuple[_Phase, usage.Usage, dict[str, Any]]:
+def _fresh(engine: Library, dataset: Dataset, options: Options, ask: Ask) -> tuple[_Phase, usage.Usage, PointRecord]:
     """Queries that each begin with empty caches. The time to empty them does not count. Returns
     further fields of the raw measurement: the work of a query, and the milliseconds from opening to
     its answer.
@@ -195,8 +195,10 @@ def _fresh(engine: Library, dataset: Dataset, options: Options, ask: Ask) -> tup
         if counted is not None:
             sums = {name: sums.get(name, 0.0) + value for name, value in counted[1].items()}
     phase = _Phase(max(sum(kept.latencies), 1) / 1e9, [kept])
-    more: dict[str, Any] = {"work": {name: value / len(kept.numbers) for name, value in sums.items()} or None}
-    return phase, used, more | ({"first_ms": statistics.median(opened_ms)} if opened_ms else {})
+    more: PointRecord = {"work": {name: value / len(kept.numbers) for name, value in sums.items()} or None}
+    if opened_ms:
+        more["first_ms"] = statistics.median(opened_ms)
+    return phase, used, more
 
 
 def _work(engine: Library, dataset: Dataset, options: Options, ask: Ask) -> dict[str, float] | None:
@@ -214,7 +216,7 @@ def look(engine: Library, dataset: Dataset, options: Options, k: int) -> dict[st
     ids = np.asarray(engine.searcher(options, k)(dataset.queries))
     count = len(dataset.queries)
     answers = Answers(np.arange(count), np.zeros(count, dtype=np.int64), ids.astype(np.int64)[:, :k])
-    return dict(summary(answers, dataset, k)["recall"])
+    return dict(summary(answers, dataset, k)["recall"] or {})
 
 
 def _warmed(searches: Sequence[Search], rows: Sequence[Float32], ask: Ask) -> int:

@@ -12,8 +12,8 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
+from pagehop_lab.analysis import records
 from pagehop_lab.engines.engine import EngineError
 
 TOO_LITTLE = "of memory did not suffice"
@@ -59,7 +59,7 @@ class MemoryLimit:
             return int(found[1]) if found else 0
         return 0
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> records.MemoryLimit:
         """The limit and the most that was held, for the raw measurement.
 
         The kernel's cache of files counts. The most is None where the kernel does not keep it.

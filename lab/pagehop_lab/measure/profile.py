@@ -13,7 +13,8 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+
+from pagehop_lab.analysis.records import PointRecord
 
 _HERTZ = 1999
 _SECONDS_MAX = 60
@@ -30,7 +31,7 @@ def missing() -> str | None:
     return None if done.returncode == 0 else f"perf does not run here: {' '.join(done.stderr.split())[:200]}"
 
 
-def during(processes: Sequence[int], work: Callable[[], object]) -> dict[str, Any]:
+def during(processes: Sequence[int], work: Callable[[], object]) -> PointRecord:
     """For the raw measurement: where processes spend their time while something is done.
 
     `no_profile` says why that is not known.

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
+from pagehop_lab.analysis.records import CeilingRecord, PointRecord
 from pagehop_lab.data import Dataset
 from pagehop_lab.engines.engine import EngineError, Options, Question, Served
 from pagehop_lab.machine import counters
@@ -26,9 +27,7 @@ from pagehop_lab.measure.stream import Stream
 _CEILING_S = 0.5
 
 
-def measure(
-    engine: Served, dataset: Dataset, options: Options, ask: Ask, folder: Path
-) -> tuple[dict[str, Any], Answers]:
+def measure(engine: Served, dataset: Dataset, options: Options, ask: Ask, folder: Path) -> tuple[PointRecord, Answers]:
     """Measures the queries of a set, from a file in `folder` on."""
     if ask.cold_queries is not None:
         return _measure_in_state(engine, dataset, options, ask, folder)
@@ -51,7 +50,7 @@ def measure(
     return raw | summary(answers, stream.dataset(), ask.k), answers
 
 
-def _profile(engine: Served, question: Question, dataset: Dataset, ask: Ask) -> dict[str, Any]:
+def _profile(engine: Served, question: Question, dataset: Dataset, ask: Ask) -> PointRecord:
     """Repeats the queries at the same rate, and samples where the server's time goes, new
     connections included.
     """
@@ -62,7 +61,7 @@ def _profile(engine: Served, question: Question, dataset: Dataset, ask: Ask) -> 
 
 def _measure_in_state(
     engine: Served, dataset: Dataset, options: Options, ask: Ask, folder: Path
-) -> tuple[dict[str, Any], Answers]:
+) -> tuple[PointRecord, Answers]:
     """A few queries with caches in the wanted state. Every state begins with empty caches."""
     assert ask.cold_queries is not None
     engine.memory_mib = ask.memory_mib
@@ -77,9 +76,7 @@ def _measure_in_state(
     return raw | summary(answers, dataset, ask.k), answers
 
 
-def _ask_few(
-    engine: Served, dataset: Dataset, options: Options, ask: Ask, folder: Path
-) -> tuple[dict[str, Any], Answers]:
+def _ask_few(engine: Served, dataset: Dataset, options: Options, ask: Ask, folder: Path) -> tuple[PointRecord, Answers]:
     """Sends a few queries. The cost of requests outside the clock does not count.
 
     In the cold state the load generator executes the statement with its first query before the
@@ -116,7 +113,7 @@ def _ask_few(
     return raw, answers
 
 
-def ceiling(engine: Served, options: Options, ask: Ask) -> dict[str, Any]:
+def ceiling(engine: Served, options: Options, ask: Ask) -> CeilingRecord:
     """The rate of the load generator if the server only returns rows."""
     question = engine.question(options, ask.k)
     with _place(engine, ask):
@@ -165,7 +162,7 @@ def split_password(url: str) -> tuple[str, str | None]:
     return (f"{found[1]}@{found[3]}", unquote(found[2])) if found else (url, None)
 
 
-def _raw(engine: Served, question: Question, said: dict[str, Any], ask: Ask) -> dict[str, Any]:
+def _raw(engine: Served, question: Question, said: dict[str, Any], ask: Ask) -> PointRecord:
     """The report of the load generator, by the names that all raw measurements have."""
     plan, blocks, pid = said["plan"], said["blocks"] or {}, engine.pid()
     client_us = said["client_cpu_us_per_query"]

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from pagehop_lab.analysis.records import Disk, Phase
 from pagehop_lab.measure import usage
 from pagehop_lab.measure.tracing import Trace
 
@@ -45,7 +45,7 @@ class Counters:
         return Counters(fields[0], fields[2], fields[3], fields[4], fields[6], fields[7], fields[9], fields[10])
 
 
-def profile(before: Counters, after: Counters, seconds: float) -> dict[str, float | None]:
+def profile(before: Counters, after: Counters, seconds: float) -> Disk:
     """The work of a device between two looks at its counters."""
     reads, writes = after.reads - before.reads, after.writes - before.writes
     waiting_s, busy_s = (after.waiting_ms - before.waiting_ms) / 1e3, (after.busy_ms - before.busy_ms) / 1e3
@@ -90,7 +90,7 @@ class Phases:
         self._name: str | None = None
         self._begun = self._cpu_s = 0.0
         self._before: Counters | None = None
-        self.told: list[dict[str, Any]] = []
+        self.told: list[Phase] = []
 
     def begin(self, name: str | None) -> None:
         """Ends the current phase, and begins another if it has a name."""
@@ -109,12 +109,10 @@ class Phases:
         seconds = time.perf_counter() - self._begun
         after = Counters.of(self._folder)
         cpu_s = usage.of_processes(self._processes()).cpu_s - self._cpu_s
-        disk: dict[str, Any] | None = None
-        if self._before and after:
-            disk = {**profile(self._before, after, seconds)}
+        disk = profile(self._before, after, seconds) if self._before and after else None
         if disk is not None and self._trace is not None:
-            disk |= {"requests": self._trace.read()}
+            disk["requests"] = self._trace.read()
         elif disk is not None and self._untraced is not None:
-            disk |= {"untraced": self._untraced}
+            disk["untraced"] = self._untraced
         # A server that was started during the phase brings the CPU that it used before.
         self.told.append({"phase": name, "seconds": seconds, "cpu_s": max(cpu_s, 0.0), "disk": disk})

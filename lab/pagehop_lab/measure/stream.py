@@ -10,10 +10,10 @@ import threading
 import time
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
 
 import numpy as np
 
+from pagehop_lab.analysis.records import PointRecord
 from pagehop_lab.data import Dataset
 from pagehop_lab.engines.engine import EngineError, Float32, Served, left_by
 
@@ -52,7 +52,7 @@ class Stream:
         self._thread.join()
         self._inserter.close(len(self._dataset.base))
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> PointRecord:
         """The wanted and the reached rate, for the raw measurement.
 
         EngineError if an insertion failed.

@@ -13,7 +13,9 @@ import subprocess
 from collections import Counter, deque
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
+
+from pagehop_lab.analysis.records import Requests, Traced
 
 TRACEFS = Path("/sys/kernel/tracing")
 _PREFIX = "pagehop-lab-"
@@ -48,11 +50,11 @@ class Trace:
         """Forgets what there was."""
         (self._folder / "trace").write_text("")
 
-    def read(self) -> dict[str, Any]:
+    def read(self) -> Traced:
         """The result of `requests` for all events since then, and the number of lost events."""
         with self.lines() as lines:
             told = requests(lines)
-        return told | {"lost": self.lost()}
+        return {"reads": told["reads"], "writes": told["writes"], "lost": self.lost()}
 
     def lines(self) -> TextIO:
         """The requests in the kernel's format."""
@@ -97,7 +99,7 @@ def _instance(process: int, name: str = "") -> Path:
     return TRACEFS / "instances" / f"{_PREFIX}{process}{name and '-'}{name}"
 
 
-def requests(lines: Iterable[str]) -> dict[str, Any]:
+def requests(lines: Iterable[str]) -> dict[str, Requests]:
     """Requests by size in bytes, and the share that is not sequential, for `reads` and `writes`.
 
     Sizes are rounded down to powers of two. They are texts, as keys of JSON are.

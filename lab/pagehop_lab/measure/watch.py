@@ -11,8 +11,8 @@ import os
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
+from pagehop_lab.analysis import records
 from pagehop_lab.measure.limit import MemoryLimit
 
 _LOOK_S = 0.2
@@ -34,14 +34,14 @@ class Watch:
         """The most that was on disk so far."""
         return self._disk_bytes
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> records.BuildRecord:
         """What there was so far, for the raw measurement of a build.
 
         `memory_limit.peak_bytes` is the kernel's own, with its cache of files. The other two are
         the most of all looks: `anonymous_peak_bytes` is without that cache.
         """
-        memory = self._limit.told() | {"anonymous_peak_bytes": self._anonymous_bytes}
-        return {"memory_limit": memory, "disk_peak_bytes": self._disk_bytes}
+        limit: records.MemoryLimit = {**self._limit.told(), "anonymous_peak_bytes": self._anonymous_bytes}
+        return {"memory_limit": limit, "disk_peak_bytes": self._disk_bytes}
 
     def __enter__(self) -> Watch:
         self._thread.start()

@@ -19,6 +19,7 @@ import numpy as np
 from devserver import DevServerError, fio
 from pagehop_lab import data
 from pagehop_lab.analysis.recalls import RECALL_NAMES
+from pagehop_lab.analysis.records import BuildRecord, PointRecord
 from pagehop_lab.analysis.turns import MEASURED_WITH, token
 from pagehop_lab.analysis.verdicts import WAITED, Verdicts, judge
 from pagehop_lab.engines import outside
@@ -236,12 +237,12 @@ class Runner:
             return None
         return child if self._look(index, child, dataset) else None
 
-    def _build(self, index: IndexSpec, child: Child, dataset: data.Dataset, watch: Watch | None) -> dict[str, Any]:
+    def _build(self, index: IndexSpec, child: Child, dataset: data.Dataset, watch: Watch | None) -> BuildRecord:
         """Builds an index. Says of a build within a limit of memory how far it came if it fails."""
         plan, begun = self.plan, time.monotonic()
         try:
             with nullcontext() if watch is None else watch:
-                said: dict[str, Any] = child.ask(
+                said: BuildRecord = child.ask(
                     "build", plan.load.build_timeout_s, folder=str(child.folder), dataset=str(dataset.folder),
                     name=dataset.facts.name, options=index.build, threads=plan.load.build_threads, seed=plan.seed,
                     url=index.engine.url, traced=plan.suite in ("cold", "phases"),
@@ -293,7 +294,7 @@ class Runner:
             try:
                 for _ in range(_ATTEMPTS):
                     before = Disturbance.so_far()
-                    raw = child.ask(
+                    raw: PointRecord = child.ask(
                         "measure", self.plan.load.search_timeout_s, folder=str(child.folder), options=spec.search,
                         ask=self._ask(spec.sessions, spec.asked),
                     )  # fmt: skip
@@ -309,7 +310,7 @@ class Runner:
             told = f"recall {recall:.4f}  {raw['qps']:,.0f} QPS" + "".join(f"  INVALID {one}" for one in judged.wrong)
             self.progress.point(spec.name, told)
 
-    def _disk_ceiling(self, spec: PointSpec, child: Child, raw: Mapping[str, Any]) -> dict[str, Any]:
+    def _disk_ceiling(self, spec: PointSpec, child: Child, raw: PointRecord) -> PointRecord:
         """What the disk gives to fio just after searches that read from it, if the plan has fio.
 
         Fresh queries have pauses in between, so nothing is compared with them.
@@ -340,7 +341,7 @@ class Runner:
             "profile_s": _PROFILE_S if sessions in load.profile_sessions else 0.0, **asked,
         }  # fmt: skip
 
-    def _keep(self, spec: PointSpec, dataset: data.Dataset, child: Child, raw: dict[str, Any]) -> Verdicts:
+    def _keep(self, spec: PointSpec, dataset: data.Dataset, child: Child, raw: PointRecord) -> Verdicts:
         """Stores a measurement, and reports why it is invalid, if it is."""
         description = self.catalog[spec.index.engine.kind].description
         raw |= {

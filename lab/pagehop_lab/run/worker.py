@@ -15,14 +15,23 @@ import sys
 import tempfile
 import time
 import traceback
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pagehop_lab import data
-from pagehop_lab.engines.engine import FILTER_PARTS, Engine, EngineError, Library, NotInstalled, Served, left_by
+from pagehop_lab.analysis.records import BuildRecord, CeilingRecord, PointRecord
+from pagehop_lab.engines.engine import (
+    FILTER_PARTS,
+    Engine,
+    EngineError,
+    Float32,
+    Library,
+    NotInstalled,
+    Served,
+    left_by,
+)
 from pagehop_lab.machine import counters
 from pagehop_lab.machine.place import drop_page_cache
 from pagehop_lab.measure import storage
@@ -62,7 +71,7 @@ class Worker:
         url: str | None,
         traced: bool,
         memory_mib: int,
-    ) -> dict[str, Any]:
+    ) -> BuildRecord:
         """Builds the index, and returns its cost.
 
         With `traced` all requests to the disk are recorded. `memory_mib` is the memory that this
@@ -80,12 +89,7 @@ class Worker:
         own.mkdir()
         own.chmod(0o711)
         if issubclass(self._kind, Served):
-            served = self._kind(own, url)
-            self._engine = served
-            phases = self._watch("start")
-            built = served.build(base, metric, options, threads, seed)
-            phases.begin(None)
-            return asdict(built) | {"memory_peak_bytes": None, "phases": phases.told}
+            return self._build_served(self._kind(own, url), base, options, threads, seed)
         library = self._kind(own)
         library.samples, library.build_memory_mib = self._dataset.samples, memory_mib
         self._engine = library
@@ -95,31 +99,51 @@ class Worker:
         else:
             # Rows come from storage before the clock starts.
             np.asarray(base).sum(dtype=np.float32)
-        disk = _disk_bytes()
+        return self._build_library(library, base, options, threads, seed)
+
+    def _build_served(
+        self, served: Served, base: Float32, options: dict[str, Any], threads: int, seed: int
+    ) -> BuildRecord:
+        assert self._dataset is not None
+        self._engine = served
+        phases = self._watch("start")
+        built = served.build(base, self._dataset.facts.metric, options, threads, seed)
+        phases.begin(None)
+        return {
+            "load_s": built.load_s, "build_s": built.build_s, "index_bytes": built.index_bytes,
+            "table_bytes": built.table_bytes, "about": built.about, "memory_peak_bytes": None, "phases": phases.told,
+        }  # fmt: skip
+
+    def _build_library(
+        self, library: Library, base: Float32, options: dict[str, Any], threads: int, seed: int
+    ) -> BuildRecord:
+        assert self._dataset is not None
+        read, written = _disk_bytes()
         before, wall, cpu = counters.memory("RssAnon"), time.perf_counter(), counters.cpu_seconds()
         phases = self._watch("start")
-        library.build(base, metric, options, threads, seed)
+        library.build(base, self._dataset.facts.metric, options, threads, seed)
         phases.begin(None)
         if len(phases.told) == 1:
             # The engine reports no phases: rows and index are one.
             phases.told[0]["phase"] = "index"
-        took = {
+        took: BuildRecord = {
             "build_s": time.perf_counter() - wall - (library.load_s or 0),
             "build_cpu_s": counters.cpu_seconds() - cpu if not library.processes() else None,
             "load_s": library.load_s,
         }
-        took |= {name: now - disk[name] for name, now in _disk_bytes().items()}
-        memory = counters.memory("RssAnon") - before
-        size = library.index_bytes()
-        return took | {
-            "index_bytes": size,
+        read_now, written_now = _disk_bytes()
+        took |= {
+            "bytes_read": read_now - read,
+            "bytes_written": written_now - written,
+            "memory_bytes": counters.memory("RssAnon") - before,
+            "index_bytes": library.index_bytes(),
             "table_bytes": None,
-            "memory_bytes": memory,
             "cache_bytes": library.cache_bytes(),
             "memory_peak_bytes": counters.memory("VmHWM"),
             "about": {},
             "phases": phases.told,
         }
+        return took
 
     def _watch(self, first: str) -> storage.Phases:
         """Watches the engine phase by phase; the engine reports the beginning of each."""
@@ -137,7 +161,7 @@ class Worker:
         phases.begin(first)
         return phases
 
-    def ceiling(self, options: dict[str, Any], ask: dict[str, Any]) -> dict[str, Any]:
+    def ceiling(self, options: dict[str, Any], ask: dict[str, Any]) -> CeilingRecord:
         """The rate of the client if the engine does almost nothing."""
         asked = Ask(**ask)
         if isinstance(self._engine, Served):
@@ -160,7 +184,7 @@ class Worker:
 
         return in_process.look(self._engine, self._dataset, options, k)
 
-    def measure(self, folder: str, options: dict[str, Any], ask: dict[str, Any]) -> dict[str, Any]:
+    def measure(self, folder: str, options: dict[str, Any], ask: dict[str, Any]) -> PointRecord:
         """Measures one point; its answers are in `folder` afterwards."""
         assert self._engine is not None, "a build comes first"
         assert self._dataset is not None
@@ -199,13 +223,13 @@ class Worker:
         return {}
 
 
-def _disk_bytes() -> dict[str, int]:
-    """Bytes that this process has read from storage and written to it.
+def _disk_bytes() -> tuple[int, int]:
+    """Bytes that this process has read from storage, and those that it has written to it.
 
     Parts of a file that went before the kernel wrote them are not written.
     """
     written = counters.io_counter("write_bytes") - counters.io_counter("cancelled_write_bytes")
-    return {"bytes_read": counters.io_counter("read_bytes"), "bytes_written": written}
+    return counters.io_counter("read_bytes"), written
 
 
 def main(name: str) -> None:

@@ -97,12 +97,15 @@ def _of_builds(results: Results, name: str, engine: str, dataset: str) -> Series
     # A set that is not there has no builds.
     for build in [build for build in results.builds if (build.engine, build.dataset) == (engine, dataset)]:
         raw = build.raw
-        if name == "bytes_per_row" and raw.get("index_bytes"):
-            value = (raw["index_bytes"] + (raw.get("table_bytes") or 0)) / results.datasets[dataset]["rows"]
-        else:
-            value = {"build_cpu_s": build.cpu_s, "build_cpu_us": results.cpu_us_a_row(build)}.get(name, raw.get(name))
+        size, rows = raw.get("index_bytes"), results.datasets[dataset]["rows"]
+        value = {
+            "bytes_per_row": (size + (raw.get("table_bytes") or 0)) / rows if size else None,
+            "build_s": raw.get("build_s"),
+            "build_cpu_s": build.cpu_s,
+            "build_cpu_us": results.cpu_us_a_row(build),
+        }[name]
         if value is not None:
-            by_options.setdefault(build.options, {})[build.run] = float(value)
+            by_options.setdefault(build.options, {})[build.run] = value
     series = [Series(figures, "") for figures in by_options.values()]
     return min(series, key=lambda one: one.middle, default=None)
 

@@ -8,6 +8,7 @@ from typing import Any
 from pagehop_lab.analysis.coverage import Coverage
 from pagehop_lab.analysis.points import Options, Point, shown, told
 from pagehop_lab.analysis.recalls import RECALL_NAMES
+from pagehop_lab.analysis.records import BuildRecord
 from pagehop_lab.analysis.settings import Spread
 from pagehop_lab.suites.latencies import has
 from pagehop_lab.suites.results import Build, Results
@@ -25,16 +26,16 @@ def indexes(results: Results, dataset: str, name: str = "") -> Table:
             grouped.setdefault((build.engine, build.options), []).append(build)
     rows = []
     for (engine, options), builds in grouped.items():
-        seconds = _figures(builds, "build_s")
+        seconds = _figures(builds, lambda raw: raw.get("build_s"))
         rows.append([
             Cell(results.title(engine), engine),
             Cell(shown(options) or "-", shown(options)),
-            _cell(builds, "load_s", ",.1f"),
+            _cell(builds, lambda raw: raw.get("load_s"), ",.1f"),
             Cell.of(Spread.of(seconds).median, ",.2f", file=builds[0].file, title=_spread(seconds, " s")),
             _cpu(builds),
-            _cell(builds, "index_bytes", ",.1f", 1e-6),
-            _cell(builds, "table_bytes", ",.1f", 1e-6),
-            _cell(builds, "memory_peak_bytes", ",.0f", 1e-6),
+            _cell(builds, lambda raw: raw.get("index_bytes"), ",.1f", 1e-6),
+            _cell(builds, lambda raw: raw.get("table_bytes"), ",.1f", 1e-6),
+            _cell(builds, lambda raw: raw.get("memory_peak_bytes"), ",.0f", 1e-6),
             Cell(", ".join(f"{number}" for number in sorted({build.group for build in builds}))),
             Cell.of(len(builds), "d"),
         ])  # fmt: skip
@@ -145,8 +146,11 @@ def engines(results: Results) -> Table:
     return Table("engines", "Engines", ("engine", "version", "ceiling QPS", "settings after"), rows, note)
 
 
-def _figures(builds: Sequence[Build], name: str) -> list[float]:
-    return [float(build.raw[name]) for build in builds if build.raw.get(name) is not None]
+OfBuild = Callable[[BuildRecord], float | None]
+
+
+def _figures(builds: Sequence[Build], of: OfBuild) -> list[float]:
+    return [figure for build in builds if (figure := of(build.raw)) is not None]
 
 
 def _cpu(builds: Sequence[Build]) -> Cell:
@@ -154,8 +158,8 @@ def _cpu(builds: Sequence[Build]) -> Cell:
     return Cell.of(Spread.of(figures).median if figures else None, ",.1f")
 
 
-def _cell(builds: Sequence[Build], name: str, form: str, scale: float = 1.0) -> Cell:
-    figures = _figures(builds, name)
+def _cell(builds: Sequence[Build], of: OfBuild, form: str, scale: float = 1.0) -> Cell:
+    figures = _figures(builds, of)
     return Cell.of(Spread.of(figures).median * scale if figures else None, form)
 
 

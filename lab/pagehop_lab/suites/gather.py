@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 from pagehop_lab.analysis.coverage import Cell, coverage
 from pagehop_lab.analysis.points import Point, options_of
 from pagehop_lab.analysis.recalls import RECALL_NAMES
+from pagehop_lab.analysis.records import BuildRecord, CeilingRecord, PointRecord
 from pagehop_lab.analysis.turns import APART, apart
 from pagehop_lab.analysis.verdicts import judge, looks_like_scans
 from pagehop_lab.engines.catalog import CATALOG
@@ -66,7 +67,7 @@ def gather(folder: RunFolder, plan: Plan, machine: str) -> Results:
         builds=[
             _build(planned[key], one, group_by) for key, one in built.items() if one is not None and one.failed is None
         ],
-        ceilings=[{"engine": one.identity["engine"], **one.raw} for one in folder.known("ceilings") if not one.failed],
+        ceilings=[_ceiling(one) for one in folder.known("ceilings") if not one.failed],
         coverage=covered, aims=plan.aims, damaged=folder.damaged,
         made_by=made_by(record.commit for record in found.values()),
         again=sum(record.is_again for record in found.values()),
@@ -158,9 +159,10 @@ def _options(spec: PointSpec) -> tuple[tuple[str, Any], ...]:
 
 def _scans(specs: Sequence[PointSpec], found: Mapping[str, Record]) -> dict[str, str | None]:
     """Indexes that are not used, as all of their searches together show."""
-    grouped: dict[str, list[dict[str, Any]]] = {}
+    grouped: dict[str, list[PointRecord]] = {}
     for spec in specs:
-        grouped.setdefault(_key(spec.index), []).append({**found[spec.name].raw, "search": spec.search})
+        raw = cast(PointRecord, {**found[spec.name].raw, "search": spec.search})
+        grouped.setdefault(_key(spec.index), []).append(raw)
     return {name: looks_like_scans(raws) for name, raws in grouped.items()}
 
 
@@ -172,7 +174,7 @@ def _point(
     betrayed: str | None,
     noted: Sequence[str],
 ) -> Point:
-    raw = record.raw
+    raw = cast(PointRecord, record.raw)
     judged = judge(raw)
     wrong = (*judged.wrong, betrayed) if betrayed else judged.wrong
     recall = raw["recall"][RECALL_NAMES[plan.recall]] if raw["recall"] else 0.0
@@ -189,13 +191,19 @@ def _foreign(record: Record) -> Point:
     build, search = (tuple((name, value) for name, value in said[which]) for which in ("build", "search"))
     return Point(
         said["set"], said["engine"], build, search, raw["recall"], raw["qps"], said["sessions"], file=record.file,
-        asked=tuple((name, value) for name, value in said["asked"]), raw={**raw, "benchmark": said["benchmark"]},
+        asked=tuple((name, value) for name, value in said["asked"]),
+        raw=cast(PointRecord, {**raw, "benchmark": said["benchmark"]}),
     )  # fmt: skip
 
 
 def _build(index: IndexSpec, record: Record, group_by: Mapping[str, int]) -> Build:
     options, group = options_of(index.build), group_by.get(_key(index), 0)
-    return Build(index.dataset.name, index.engine.name, options, index.rebuild, record.file, record.raw, group)
+    raw = cast(BuildRecord, record.raw)
+    return Build(index.dataset.name, index.engine.name, options, index.rebuild, record.file, raw, group)
+
+
+def _ceiling(record: Record) -> CeilingRecord:
+    return cast(CeilingRecord, {"engine": record.identity["engine"], **record.raw})
 
 
 def _engines(folder: RunFolder, plan: Plan, known: Mapping[str, Description]) -> list[EngineFacts]:

@@ -9,6 +9,7 @@ from typing import Any
 from pagehop_lab.analysis.aims import Aim
 from pagehop_lab.analysis.coverage import Coverage
 from pagehop_lab.analysis.points import Options, Point
+from pagehop_lab.analysis.records import BuildRecord, CeilingRecord
 from pagehop_lab.analysis.turns import Run, run_of
 from pagehop_lab.measure.limit import TOO_LITTLE
 
@@ -22,7 +23,7 @@ class Build:
     options: Options
     rebuild: int
     file: str
-    raw: Mapping[str, Any]
+    raw: BuildRecord
     group: int = 0
     """Number of the indexes that were open at once; see `Point`."""
 
@@ -34,8 +35,8 @@ class Build:
     @property
     def cpu_s(self) -> float | None:
         """CPU seconds of the index: those of a library's process, or of a server's processes."""
-        if self.raw.get("build_cpu_s") is not None:
-            return float(self.raw["build_cpu_s"])
+        if (cpu_s := self.raw.get("build_cpu_s")) is not None:
+            return float(cpu_s)
         phases = [phase for phase in self.raw.get("phases") or [] if phase["phase"] == "index"]
         # A server that the lab did not start has phases without processes.
         return sum(phase["cpu_s"] for phase in phases) or None
@@ -87,7 +88,7 @@ class Results:
     foreign: Sequence[Point]
     """Points of other benchmarks that were measured elsewhere; they are not compared."""
     builds: Sequence[Build]
-    ceilings: Sequence[Mapping[str, Any]]
+    ceilings: Sequence[CeilingRecord]
     coverage: Coverage
     aims: Sequence[Aim]
     """What was to be reached."""

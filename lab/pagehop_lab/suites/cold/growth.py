@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from pagehop_lab.analysis.aims import FIGURES
 from pagehop_lab.analysis.points import Options, Point, shown
+from pagehop_lab.analysis.records import MemoryLimit
 from pagehop_lab.analysis.settings import Setting, Spread
 from pagehop_lab.analysis.targets import AtTarget, at_targets
 from pagehop_lab.suites.latencies import has
@@ -109,23 +110,20 @@ def _built(results: Results, found: Sequence[Build]) -> list[Cell]:
         known = [value for build in found if (value := of(build)) is not None]
         return Cell.of(Spread.of(known).median / scale if known else None, form, file=found[0].file)
 
-    def raw(name: str) -> Callable[[Build], float | None]:
-        return lambda build: build.raw.get(name)
-
-    def limit(name: str) -> Callable[[Build], float | None]:
-        return lambda build: (build.raw.get("memory_limit") or {}).get(name)
+    def limit(build: Build) -> MemoryLimit:
+        return build.raw.get("memory_limit") or {}
 
     return [
-        cell(raw("build_s"), ",.1f"),
+        cell(lambda build: build.raw.get("build_s"), ",.1f"),
         cell(lambda build: build.cpu_s, ",.1f"),
         cell(results.cpu_us_a_row, ",.0f"),
-        cell(limit("peak_bytes"), ",.0f", _MIB),
-        cell(limit("anonymous_peak_bytes"), ",.0f", _MIB),
-        cell(raw("bytes_read"), ",.2f", _GB),
-        cell(raw("bytes_written"), ",.2f", _GB),
-        cell(raw("disk_peak_bytes"), ",.2f", _GB),
-        cell(raw("index_bytes"), ",.2f", _GB),
-        cell(raw("index_bytes"), ",.0f", rows),
+        cell(lambda build: limit(build).get("peak_bytes"), ",.0f", _MIB),
+        cell(lambda build: limit(build).get("anonymous_peak_bytes"), ",.0f", _MIB),
+        cell(lambda build: build.raw.get("bytes_read"), ",.2f", _GB),
+        cell(lambda build: build.raw.get("bytes_written"), ",.2f", _GB),
+        cell(lambda build: build.raw.get("disk_peak_bytes"), ",.2f", _GB),
+        cell(lambda build: build.raw.get("index_bytes"), ",.2f", _GB),
+        cell(lambda build: build.raw.get("index_bytes"), ",.0f", rows),
     ]
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pagehop_lab.analysis.intervals import Interval, compared
 from pagehop_lab.analysis.points import Options, Point, shown, told
+from pagehop_lab.analysis.records import Disk
 from pagehop_lab.analysis.settings import Setting, settings_of
 from pagehop_lab.suites import every_suite
 from pagehop_lab.suites.cold import growth
@@ -63,12 +64,12 @@ def latencies(results: Results, settings: Sequence[Setting], dataset: str) -> Ta
             Cell.of(_middle(setting, "p50"), ",.2f"),
             *(Cell.of(_middle(setting, name), ",.2f") for name in ("p99", "max")),
             Cell.of(_pages(setting), ",.1f"),
-            Cell.of(_figure(setting, "bytes_read_per_query", 1 / 1024), ",.1f"),
+            Cell.of(_kib(setting), ",.1f"),
             Cell.of(_requests(setting), ",.1f"),
-            Cell.of(_disk(setting, "bytes_per_read", 1 / 1024), ",.1f"),
-            Cell.of(_disk(setting, "ms_per_read"), ",.3f"),
-            Cell.of(_disk(setting, "queue_depth_busy"), ",.2f"),
-            Cell.of(_disk(setting, "queue_depth"), ",.2f"),
+            Cell.of(_of_disk(setting, lambda disk: disk.get("bytes_per_read"), 1 / 1024), ",.1f"),
+            Cell.of(_of_disk(setting, lambda disk: disk.get("ms_per_read")), ",.3f"),
+            Cell.of(_of_disk(setting, lambda disk: disk.get("queue_depth_busy")), ",.2f"),
+            Cell.of(_of_disk(setting, lambda disk: disk.get("queue_depth")), ",.2f"),
         ])  # fmt: skip
     columns = (
         "engine", "setting", "caches", "recall", "QPS", "mean ms", "speedup", "stdev ms", "p50 ms", "p99 ms", "max ms",
@@ -92,7 +93,7 @@ def reads(results: Results, settings: Sequence[Setting], dataset: str) -> list[C
     x_title = DEPTH if by_depth else f"recall@{results.k}"
     figures: Sequence[tuple[str, str, str, Callable[[Setting], float | None]]] = (
         ("requests", "Requests that the disk got for a query", "requests", _requests),
-        ("kib", "KiB read for a query", "KiB", lambda one: _figure(one, "bytes_read_per_query", 1 / 1024)),
+        ("kib", "KiB read for a query", "KiB", _kib),
     )
     found = []
     for name, title, y_title, of in figures:
@@ -156,28 +157,30 @@ def _pages(setting: Setting) -> float | None:
     return found.median if found else None
 
 
-def _figure(setting: Setting, name: str, scale: float = 1.0) -> float | None:
-    found = setting.figure(lambda point: point.raw.get(name))
-    return found.median * scale if found else None
+def _kib(setting: Setting) -> float | None:
+    """KiB that were read for a query."""
+    found = setting.figure(lambda point: point.raw.get("bytes_read_per_query"))
+    return found.median / 1024 if found else None
 
 
 def _requests(setting: Setting) -> float | None:
     """Requests to the disk per query."""
 
     def of(point: Point) -> float | None:
-        reads = ((point.raw.get("phases") or [{}])[-1].get("disk") or {}).get("reads")
+        reads = _disk(point).get("reads")
         return None if reads is None else reads / max(point.raw["count"], 1)
 
     found = setting.figure(of)
     return found.median if found else None
 
 
-def _disk(setting: Setting, name: str, scale: float = 1.0) -> float | None:
+def _of_disk(setting: Setting, of: Callable[[Disk], float | None], scale: float = 1.0) -> float | None:
     """A figure of the disk during the queries."""
-
-    def of(point: Point) -> float | None:
-        phases = point.raw.get("phases") or [{}]
-        return (phases[-1].get("disk") or {}).get(name)
-
-    found = setting.figure(of)
+    found = setting.figure(lambda point: of(_disk(point)))
     return found.median * scale if found else None
+
+
+def _disk(point: Point) -> Disk:
+    """The work of the disk during the queries; empty if it is not known."""
+    phases = point.raw.get("phases")
+    return (phases[-1].get("disk") if phases else None) or {}
