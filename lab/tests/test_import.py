@@ -246,3 +246,57 @@ def test_files_are_added_all_or_none(folder: Path, tmp_path: Path, capsys: pytes
     assert len(RunFolder(folder).all("foreign")) == before
     assert main(["import", str(tmp_path), str(good)]) == 1
     assert "is not a folder of a run" in capsys.readouterr().err
+
+
+def vibe_file(folder: Path, *rows: dict[str, Any]) -> Path:
+    """A summary in VIBE's format."""
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = folder / "summary.parquet"
+    parquet.write_table(pyarrow.Table.from_pylist(list(rows)), path)
+    return path
+
+
+VIBE = {
+    "k": 100, "dataset": "generated-16", "algorithm": "glass", "params": "glass_R32_L200|{'ef': 64}", "qps": 4100.5,
+    "recall": 0.953, "build_time": 71.25, "index_size": 2048.0,
+}  # fmt: skip
+
+
+def test_a_summary_of_vibe(tmp_path: Path) -> None:
+    other = VIBE | {"params": "brute", "k": 10, "recall": 1.0}
+    first, second = read.read(vibe_file(tmp_path, VIBE, other))
+    assert (first.benchmark, first.dataset, first.engine, first.k) == ("VIBE", "generated-16", "glass", 100)
+    assert (first.recall, first.qps, first.recall_of) == (0.953, 4100.5, annresults.RECALL_OF)
+    assert (first.build, first.search) == ((("setting", "glass_R32_L200"),), (("search", "{'ef': 64}"),))
+    assert first.more == {"build_s": 71.25, "index_kb": 2048.0}
+    assert (second.build, second.search, second.k) == ((("setting", "brute"),), (), 10)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (VIBE | {"recall": 1.2}, r"recall is 1.2, the most is 1"),
+        (VIBE | {"recall": float("nan")}, r"recall is nan"),
+        (VIBE | {"qps": 0.0}, r"qps is 0"),
+        (VIBE | {"k": None}, r"k is None"),
+        ({name: value for name, value in VIBE.items() if name != "qps"}, r"it lacks the columns qps"),
+    ],
+)
+def test_a_damaged_summary_of_vibe_is_refused(tmp_path: Path, row: dict[str, Any], said: str) -> None:
+    with pytest.raises(FormatError, match=said):
+        read.read(vibe_file(tmp_path, row))
+
+
+def test_a_file_that_is_no_parquet_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    (tmp_path / "x.parquet").write_bytes(b"PAR1 not really PAR1")
+    with pytest.raises(FormatError, match=r"x.parquet: no Parquet file"):
+        read.read(tmp_path / "x.parquet")
+
+
+def test_vibe_is_shown_beside_ours(folder: Path, tmp_path: Path) -> None:
+    assert main(["import", str(folder), str(vibe_file(tmp_path, VIBE | {"k": 10}))]) == 0
+    (point,) = [point for point in of_engines(folder).foreign if point.engine == "glass"]
+    assert (raw(point)["benchmark"], raw(point)["build_s"], point.recall) == ("VIBE", 71.25, 0.953)

@@ -23,7 +23,7 @@ class Foreign:
     """One configuration that was measured elsewhere."""
 
     benchmark: str
-    """The benchmark with this format: `ann-benchmarks`, `VectorDBBench`."""
+    """The benchmark with this format: `ann-benchmarks`, `VectorDBBench`, `VIBE`."""
     source: str
     """The name of the file."""
     dataset: str
@@ -47,6 +47,14 @@ def number(value: object, name: str, path: Path, least: float = 0.0) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least or value == float("inf"):
         raise FormatError(f"{path.name}: {name} is {value!r}, it should be a number of at least {least:g}")
     return float(value)
+
+
+def rate_above_0(value: object, path: Path) -> float:
+    """Queries a second, checked: a rate of 0 measured nothing."""
+    found = number(value, "qps", path)
+    if found == 0:
+        raise FormatError(f"{path.name}: qps is 0")
+    return found
 
 
 def rate(text: str, path: Path, at: int) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pagehop_lab.published import annbench, annresults, vectordbbench
+from pagehop_lab.published import annbench, annresults, vectordbbench, vibe
 from pagehop_lab.published.foreign import Foreign, FormatError
 
 _PLOT_K = 10
@@ -22,6 +22,8 @@ def read(path: Path, truth: Path | None = None) -> list[Foreign]:
         return annresults.read(path, truth)
     if path.suffix == ".json":
         return vectordbbench.read(path)
+    if path.suffix == ".parquet":
+        return vibe.read(path)
     if path.suffix == ".plot":
         # Their names have the number of sessions, if it is not one.
         sessions = re.search(r"\.sessions(\d+)\.", path.name)
@@ -33,5 +35,6 @@ def read(path: Path, truth: Path | None = None) -> list[Foreign]:
             for one in annbench.read_plot(path, int(sessions[1]) if sessions else 1)
         ]  # fmt: skip
     raise FormatError(
-        f"{path.name}: known are results of ann-benchmarks (.hdf5), what it plots (.plot), and of VectorDBBench (.json)"
+        f"{path.name}: known are results of ann-benchmarks (.hdf5), what it plots (.plot), of VectorDBBench (.json), "
+        "and the summary of VIBE (.parquet)"
     )
