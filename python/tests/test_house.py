@@ -42,6 +42,7 @@ MAY_IMPORT = {
     "postgres/tests": {"devserver", DOCUMENTS},
     "lab/pagehop_lab": {"pagehop", "devserver"},
     "lab/tests": {"devserver", DOCUMENTS},
+    "lab/ann-benchmarks": {"pagehop"},
     "release": {"devserver"},
     "release/tries": {"pagehop"},
     "docs": {DOCUMENTS, "pagehop_lab"},
