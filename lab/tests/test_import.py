@@ -248,13 +248,13 @@ def test_files_are_added_all_or_none(folder: Path, tmp_path: Path, capsys: pytes
     assert "is not a folder of a run" in capsys.readouterr().err
 
 
-def vibe_file(folder: Path, *rows: dict[str, Any]) -> Path:
-    """A summary in VIBE's format."""
+def vibe_file(folder: Path, *given: dict[str, Any], rows: int | None = None) -> Path:
+    """A summary in VIBE's format, with the first `rows` if they are not all."""
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
     path = folder / "summary.parquet"
-    parquet.write_table(pyarrow.Table.from_pylist(list(rows)), path)
+    parquet.write_table(pyarrow.Table.from_pylist(list(given)).slice(0, rows), path)
     return path
 
 
@@ -281,6 +281,7 @@ def test_a_summary_of_vibe(tmp_path: Path) -> None:
         (VIBE | {"recall": float("nan")}, r"recall is nan"),
         (VIBE | {"qps": 0.0}, r"qps is 0"),
         (VIBE | {"k": None}, r"k is None"),
+        (VIBE | {"params": None}, r"params is None, it should be a text"),
         ({name: value for name, value in VIBE.items() if name != "qps"}, r"it lacks the columns qps"),
     ],
 )
@@ -294,6 +295,8 @@ def test_a_file_that_is_no_parquet_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").write_bytes(b"PAR1 not really PAR1")
     with pytest.raises(FormatError, match=r"x.parquet: no Parquet file"):
         read.read(tmp_path / "x.parquet")
+    with pytest.raises(FormatError, match=r"summary.parquet: it has no rows"):
+        read.read(vibe_file(tmp_path, VIBE, rows=0))
 
 
 def test_vibe_is_shown_beside_ours(folder: Path, tmp_path: Path) -> None:

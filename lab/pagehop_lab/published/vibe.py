@@ -37,6 +37,8 @@ def read(path: Path) -> list[Foreign]:
         rows = file.read(columns=list(_COLUMNS)).to_pylist()
     except (OSError, pyarrow.ArrowException) as error:
         raise FormatError(f"{path.name}: no Parquet file: {error}") from None
+    if not rows:
+        raise FormatError(f"{path.name}: it has no rows")
     return [_point(path, row) for row in rows]
 
 
@@ -44,10 +46,14 @@ def _point(path: Path, row: dict[str, Any]) -> Foreign:
     k = int(number(row["k"], "k", path, 1))
     recall, qps = share(number(row["recall"], "recall", path), path), rate_above_0(row["qps"], path)
     more = {"build_s": row["build_time"], "index_kb": row["index_size"]}
-    return Foreign(
-        NAME, path.name, str(row["dataset"]), str(row["algorithm"]), *_options(str(row["params"])), k, recall,
-        RECALL_OF, qps, more=more,
-    )  # fmt: skip
+    dataset, engine, params = (_text(row, name, path) for name in ("dataset", "algorithm", "params"))
+    return Foreign(NAME, path.name, dataset, engine, *_options(params), k, recall, RECALL_OF, qps, more=more)
+
+
+def _text(row: dict[str, Any], name: str, path: Path) -> str:
+    if not isinstance(row[name], str):
+        raise FormatError(f"{path.name}: {name} is {row[name]!r}, it should be a text")
+    return str(row[name])
 
 
 def _options(params: str) -> tuple[Options, Options]:
