@@ -133,8 +133,9 @@ def test_a_canceled_load_leaves_an_index(loaded: tuple[psycopg.Connection, int])
     assert check(connection)["dead_nodes"] == 0
     run(connection, insert)
     assert everything(connection) == [*range(rows), *range(100_000, 103_000)]
-    # 0.968 to 0.996 in seven runs: the steps that were canceled are others each time.
-    assert recall(connection) > 0.95
+    # What is found with the settings of other tests depends on the steps that were canceled.
+    run(connection, "SET pagehop.search_list = 200")
+    assert recall(connection, vectors(300, seed=3)) > 0.99
 
 
 def test_statements_within_a_statement_see_its_rows(loaded: tuple[psycopg.Connection, int]) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pagehop_lab.analysis.curve import interpolate
 from pagehop_lab.analysis.intervals import Interval, compared, unpaired
 from pagehop_lab.analysis.points import OptionValue, Point, shown
+from pagehop_lab.analysis.records import last_disk
 from pagehop_lab.analysis.settings import SAME, Setting, indexes_of, is_least, settings_of
 from pagehop_lab.analysis.turns import Run, joined
 
@@ -44,8 +45,7 @@ def _work(name: str) -> Callable[[Point], float | None]:
 
 def _fio_share(point: Point) -> float | None:
     """The disk's requests a second during the queries, over those of fio just after them."""
-    phases, ceiling = point.raw.get("phases") or [], point.raw.get("disk_ceiling")
-    disk = phases[-1]["disk"] if phases else None
+    disk, ceiling = last_disk(point.raw.get("phases")), point.raw.get("disk_ceiling")
     if ceiling is None or disk is None:
         return None
     return float(disk["reads"] / point.raw["elapsed_s"] / ceiling["reads_per_s"])

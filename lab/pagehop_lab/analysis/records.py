@@ -62,6 +62,11 @@ class Phase(TypedDict):
     """None if the engine's folder is not on a disk."""
 
 
+def last_disk(phases: Sequence[Phase] | None) -> Disk | None:
+    """The work of the disk in the last phase, which is that of the queries; None if not known."""
+    return phases[-1].get("disk") if phases else None
+
+
 class MemoryLimit(TypedDict, total=False):
     """A limit of memory, and the most that was held within it."""
 

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from pagehop_lab.analysis.records import DiskCeiling, Phase
+from pagehop_lab.analysis.records import DiskCeiling, Phase, last_disk
 from pagehop_lab.engines.engine import EngineError
 
 _BLOCK_BYTES = 4096
@@ -25,7 +25,7 @@ def asked(phases: Sequence[Phase]) -> tuple[int, int] | None:
 
     None if it read nothing from a disk, or for so short a time that the kernel counted none.
     """
-    disk = phases[-1]["disk"] if phases else None
+    disk = last_disk(phases)
     if disk is None:
         return None
     size, depth = disk.get("bytes_per_read"), disk.get("queue_depth_busy")

@@ -64,6 +64,8 @@ class Runner:
     _versions: dict[str, str | None] = field(default_factory=dict)
     _token: str = ""
     """That of the indexes that are open now."""
+    _fio: Sequence[str] = ()
+    """The beginning of fio's command line; empty without fio."""
 
     def run(self) -> None:
         """Measures everything that is not in the folder yet."""
@@ -71,6 +73,7 @@ class Runner:
             self._run()
 
     def _run(self) -> None:
+        self._fio = self._find_fio()
         sets = {spec.name: self._prepare(spec) for spec in self.plan.datasets}
         for engine in self.plan.engines:
             self._versions[engine.name] = self._probe(engine)
@@ -91,6 +94,16 @@ class Runner:
                     self._measure_together(group, dataset)
 
     # ---- before ----
+
+    def _find_fio(self) -> Sequence[str]:
+        """fio, if the plan wants it. Without it all else is measured."""
+        if not self.plan.load.fio_s:
+            return ()
+        try:
+            return fio.command(fio.install())
+        except DevServerError as error:
+            self.progress.say(f"fio: {error}")
+            return ()
 
     def _prepare(self, spec: DatasetSpec) -> data.Dataset | None:
         """The set, or None and a record of why it is not available."""
@@ -315,14 +328,14 @@ class Runner:
 
         Fresh queries have pauses in between, so nothing is compared with them.
         """
-        wanted = disk_ceiling.asked(raw["phases"]) if self.plan.load.fio_s else None
+        wanted = disk_ceiling.asked(raw["phases"]) if self._fio else None
         if wanted is None or spec.asked.get("cache") == "fresh":
             return {}
         files = [path for path in (child.folder / "index").rglob("*") if path.is_file()]
         file = max(files, key=lambda path: path.stat().st_size)
         try:
-            found = disk_ceiling.measure(fio.command(fio.install()), file, *wanted, self.plan.load.fio_s)
-        except (EngineError, DevServerError) as error:
+            found = disk_ceiling.measure(self._fio, file, *wanted, self.plan.load.fio_s)
+        except EngineError as error:
             self.progress.say(f"{spec.name}: {error}")
             return {}
         return {"disk_ceiling": found}

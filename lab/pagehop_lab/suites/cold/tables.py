@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pagehop_lab.analysis.intervals import Interval, compared
 from pagehop_lab.analysis.points import Options, Point, shown, told
-from pagehop_lab.analysis.records import Disk
+from pagehop_lab.analysis.records import Disk, last_disk
 from pagehop_lab.analysis.settings import Setting, settings_of
 from pagehop_lab.suites import every_suite
 from pagehop_lab.suites.cold import growth
@@ -182,5 +182,4 @@ def _of_disk(setting: Setting, of: Callable[[Disk], float | None], scale: float 
 
 def _disk(point: Point) -> Disk:
     """The work of the disk during the queries; empty if it is not known."""
-    phases = point.raw.get("phases")
-    return (phases[-1].get("disk") if phases else None) or {}
+    return last_disk(point.raw.get("phases")) or {}
