@@ -13,7 +13,7 @@ from pagehop_lab.published.foreign import Foreign, FormatError
 from pagehop_lab.published.read import read
 from pagehop_lab.store import RunFolder, checksum
 from pagehop_lab.suites.foreign import USUAL_K
-from pagehop_lab.suites.server_results import ServerResults
+from pagehop_lab.suites.server_results import AnyServers, ServerResults
 
 Say = Callable[[str], None]
 
@@ -86,7 +86,7 @@ def rates_into(folder: Path, files: Sequence[Path], versions: Sequence[str], pro
     return _add(folder, found, say)
 
 
-def _product(folder: Path, results: ServerResults, asked: str | None) -> str:
+def _product(folder: Path, results: AnyServers, asked: str | None) -> str:
     """The product that foreign figures are of: the one that a user names, or the only one."""
     there = list(dict.fromkeys(facts.name.partition(" ")[0] for facts in results.servers))
     if asked is None and len(there) > 1:

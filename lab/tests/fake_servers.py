@@ -22,7 +22,7 @@ from pagehop_lab.suites.oltp.cases import BY_NAME
 from pagehop_lab.suites.server_results import ServerResults
 from runs import MACHINE, needed_bytes, read_servers, server_results
 
-HONEST: Mapping[str, Any] = {
+HONEST: Any = {
     "errors": 0, "count": 1000, "events": 1000, "elapsed_s": 1.0, "qps": 1000.0, "server_cpu_us_per_query": 10.0,
     "client_cpu_us_per_query": 2.0, "server_switches_per_query": 1.0, "bytes_read_per_query": 0.0,
     "bytes_written_per_query": 0.0, "storage_reads_per_query": 0.0, "client_share_of_machine": 0.1,
@@ -102,24 +102,24 @@ class FakeBench:
         self._loaded, self._rounds = loaded or {}, rounds
         self._random = np.random.default_rng(5)
 
-    def load(self, instance: Any) -> dict[str, Any]:
+    def load(self, instance: Any) -> Any:
         instance.settle()
         if self._on_load is not None:
             self._on_load(instance)
         return {"load_s": 0.5, "ceiling": HONEST, **self._loaded}
 
-    def measure(self, instance: Any, case: Case, slowed: float) -> dict[str, Any]:
+    def measure(self, instance: Any, case: Case, slowed: float) -> Any:
         self.asked.append((instance.name, case.script))
         told = (self._on(instance, case) if self._on else None) or {}
         noise = 1 + 0.01 * self._random.standard_normal()
         return {**HONEST, "qps": 1000 * (1 - slowed) * noise, "slowed": slowed, **told}
 
-    def in_turns(self, asked: Mapping[ServerSpec, Any], case: Case) -> dict[ServerSpec, dict[str, Any] | MeasureError]:
+    def in_turns(self, asked: Mapping[ServerSpec, Any], case: Case) -> dict[ServerSpec, Any]:
         """The same for servers in turns.
 
         One factor, common to all servers, drifts by several percent from round to round.
         """
-        found: dict[ServerSpec, dict[str, Any] | MeasureError] = {}
+        found: dict[ServerSpec, Any] = {}
         token = f"{len(self.asked)}"
         weather = np.exp(
             0.08 * self._random.standard_normal() + 0.06 * self._random.standard_normal(self._rounds).cumsum()
@@ -163,7 +163,7 @@ def plan_of(*versions: str, repeats: int = 1, cases: tuple[str, ...] = CASES, mo
     return f'suite = "oltp"\ncases = [{listed}]\n[load]\nrepeats = {repeats}\n{servers}{more}'
 
 
-def run(text: str, folder: Path, bench: FakeBench, product: FakeProduct, **more: Any) -> tuple[ServerResults, str]:
+def run(text: str, folder: Path, bench: FakeBench, product: FakeProduct, **more: Any) -> tuple[ServerResults[Any], str]:
     """Runs a plan. Returns its results, and the text that the run printed."""
     plan, said = read_servers(text, "test"), io.StringIO()
     products = dict.fromkeys(OF_SERVERS[plan.suite].products, product)

@@ -67,7 +67,7 @@ def of_engines(folder: Path) -> Results:
     return results
 
 
-def server_results(folder: Path) -> ServerResults:
+def server_results(folder: Path) -> ServerResults[Any]:
     """The results of a run of servers. This also writes its report."""
     results = report.write(folder, quiet=True)
     assert isinstance(results, ServerResults)

@@ -188,7 +188,7 @@ def test_every_document_of_bson_is_found_by_its_key_and_y(documents: ferretdb.In
     raw = attributes.measure(documents, "bson", 100, layout, 500, 0.3, 1)
     assert raw["count"] > 0
     assert raw["rows_short_count"] == 0
-    assert raw["server_cpu_us_per_query"] > raw["client_cpu_us_per_query"] > 0
+    assert (raw["server_cpu_us_per_query"] or 0) > raw["client_cpu_us_per_query"] > 0
     assert raw["bytes_per_row"] > 100 * 4
     # FerretDB reports that it pushes the key down, and SQLite that it scans all documents. SQLite's
     # report counts.

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -122,7 +123,7 @@ def test_what_is_written_back_after_the_commits_is_none_of_their_cpu(
 
         monkeypatch.setattr(log_writes, "_run", commit)
         place = log_writes.LogPlace("wal", tmp_path, 512, 8192, False, "log", None, None, None)
-        raw = log_writes.measure(
+        raw: Any = log_writes.measure(
             log_writes.Asked(
                 [sys.executable, "-c", COMMITS], {}, server.pid, [place], lambda: dict(counted), None, 1, 100, 1.0,
                 write_back,

@@ -85,8 +85,8 @@ def test_recall_agrees_with_a_slow_count_of_a_window_that_wraps() -> None:
     ],
 )
 def test_a_step_that_falls_behind_or_answers_wrongly_is_invalid(told: dict[str, float], kind: str) -> None:
-    assert [reason.partition(":")[0] for reason in judge_load({**HONEST, **told}).wrong] == [kind]
-    assert not judge_load({**HONEST, "write_target": 1000, "rows_per_s": 951.0, "index_used": True}).wrong
+    assert [reason.partition(":")[0] for reason in judge_load(HONEST | told).wrong] == [kind]
+    assert not judge_load(HONEST | {"write_target": 1000, "rows_per_s": 951.0, "index_used": True}).wrong
 
 
 def test_a_plan_of_vectors_has_its_steps_and_options() -> None:

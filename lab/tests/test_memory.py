@@ -15,6 +15,7 @@ from fake_servers import run as run_servers
 from pagehop_lab.analysis import records
 from pagehop_lab.analysis.case import Case
 from pagehop_lab.analysis.load_verdicts import judge_load
+from pagehop_lab.analysis.server_records import OltpRecord
 from pagehop_lab.engines.engine import EngineError
 from pagehop_lab.measure import limit as limits
 from pagehop_lab.measure.limit import MemoryLimit
@@ -174,9 +175,9 @@ def test_limits_of_one_process_have_names_and_end_with_it(tmp_path: Path) -> Non
 
 
 def test_reads_are_expected_of_what_reads_rows_and_forgiven_where_memory_is_limited() -> None:
-    limited = {**HONEST, "memory": {"mib": 64, "peak_bytes": 1}, "times_memory": 9.0}
+    limited: Any = {**HONEST, "memory": {"mib": 64, "peak_bytes": 1}, "times_memory": 9.0}
     assert not judge_load(limited | {"storage_reads_per_query": 0.9}).wrong
-    assert judge_load({**HONEST, "storage_reads_per_query": 0.9}).wrong[0].startswith("cache: declared hot")
+    assert judge_load(HONEST | {"storage_reads_per_query": 0.9}).wrong[0].startswith("cache: declared hot")
     (wrong,) = judge_load(limited | {"storage_reads_per_query": 0.1, "expects_reads": True}).wrong
     assert wrong == "cache: declared larger than memory, but only 0.100 reads of 4 KiB a query"
     assert not judge_load(limited | {"storage_reads_per_query": 0.1, "expects_reads": False}).wrong
@@ -215,7 +216,7 @@ def test_mistakes_are_named(text: str, said: str) -> None:
 
 
 def test_benches_say_of_which_tests_reads_are_expected() -> None:
-    def expected(text: str) -> dict[str, Any]:
+    def expected(text: str) -> dict[str, OltpRecord]:
         plan = read_servers(text, "any")
         return {case.script: Sysbench(plan)._expected(case) for case in plan.cases}
 

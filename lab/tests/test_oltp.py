@@ -95,7 +95,7 @@ def instance(tree: Tree) -> Iterator[Instance]:
 def test_every_kind_of_test_is_measured(tree: Tree, instance: Instance, script: str) -> None:
     raw = measure(tree, instance, ask(script))
     assert raw["qps"] > 10
-    assert raw["server_cpu_us_per_query"] > 0
+    assert (raw["server_cpu_us_per_query"] or 0) > 0
     assert raw["client_cpu_us_per_query"] > 0
     assert raw["count"] > 1
     assert abs(raw["clock_jump_s"]) < 0.1

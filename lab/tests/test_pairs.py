@@ -13,6 +13,7 @@ from pagehop_lab.analysis.aims import FIGURES, at_recall
 from pagehop_lab.analysis.case import Case
 from pagehop_lab.analysis.intervals import compared
 from pagehop_lab.analysis.points import Point
+from pagehop_lab.analysis.server_records import CaseRecord
 from pagehop_lab.analysis.settings import Setting
 from pagehop_lab.analysis.turns import APART, MEASURED_WITH
 from pagehop_lab.plan.servers import ServerAim
@@ -21,7 +22,7 @@ from pagehop_lab.suites import server_aims
 from pagehop_lab.suites.equal_recall.tables import by_run
 from pagehop_lab.suites.inserts.tables import _load_rates, _over
 from pagehop_lab.suites.paired_servers import over
-from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
+from pagehop_lab.suites.server_results import AnyServers, Measured, ServerFacts
 from runs import QUICK, fake_engines, plan_of, run
 
 DRIFT = (100.0, 150.0, 80.0)
@@ -112,7 +113,7 @@ def test_an_engine_that_is_added_later_makes_no_pairs(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_added_later_makes_no_pairs(tmp_path: Path) -> None:
-    def measured(folder: Path, *plans: str) -> ServerResults:
+    def measured(folder: Path, *plans: str) -> AnyServers:
         asked: dict[str, int] = {}
 
         def on(instance: fake_servers.FakeInstance, case: Case) -> dict[str, Any] | None:
@@ -142,7 +143,7 @@ def test_a_server_that_is_added_later_makes_no_pairs(tmp_path: Path) -> None:
 
 def test_loads_of_other_times_make_no_pairs() -> None:
     def rates(*tokens: str) -> Any:
-        loads = [
+        loads: Any = [
             {"load_rows_per_s": rate, **({MEASURED_WITH: token} if token else {})}
             for rate, token in zip(DRIFT, tokens, strict=True)
         ]
@@ -154,13 +155,13 @@ def test_loads_of_other_times_make_no_pairs() -> None:
 
 
 def test_an_aim_compares_servers_of_other_times_without_pairs() -> None:
-    def measured(server: str, token: str, scale: float = 1.0) -> list[Measured]:
+    def measured(server: str, token: str, scale: float = 1.0) -> list[Measured[CaseRecord]]:
         return [
             Measured(server, "c", at, 1.0, (), (), "", {"rows_per_s": scale * rate, MEASURED_WITH: f"{token}{at}"})
             for at, rate in enumerate(DRIFT)
         ]
 
-    def said(other: list[Measured], *, is_counted: bool = False) -> str:
+    def said(other: list[Measured[CaseRecord]], *, is_counted: bool = False) -> str:
         aim = ServerAim("faster", "rows_per_s", "c", "a", "b", floor=1.0)
         found = server_aims._found(measured("a", "x", 1.1), other, aim, is_counted=is_counted, is_difference=False)
         assert found is not None

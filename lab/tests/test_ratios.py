@@ -18,6 +18,7 @@ from pagehop_lab.analysis.coverage import Coverage
 from pagehop_lab.analysis.intervals import compared
 from pagehop_lab.analysis.paired import in_parts, paired_ratio
 from pagehop_lab.analysis.points import Point
+from pagehop_lab.analysis.server_records import OltpRecord
 from pagehop_lab.analysis.settings import Setting
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.store import RunFolder
@@ -42,7 +43,7 @@ def column(table: Table, name: str) -> list[str]:
     return [row[at].text for row in table.rows]
 
 
-def in_turns(folder: Path, repeats: int, more: str = "", rounds: int = 8) -> ServerResults:
+def in_turns(folder: Path, repeats: int, more: str = "", rounds: int = 8) -> ServerResults[OltpRecord]:
     text = plan_of("old", repeats=repeats, more=f'[[server]]\nproduct = "postgres"\nversion = "new"\n{more}')
     text = text.replace("[load]\n", f"[load]\nrounds = {rounds}\n")
     return run(text, folder, FakeBench(rounds=rounds), FakeProduct())[0]

@@ -24,7 +24,7 @@ from pagehop_lab.plan import PlanError
 from pagehop_lab.plan.servers import everything
 from pagehop_lab.run import servers
 from pagehop_lab.store import RunFolder
-from pagehop_lab.suites.server_results import ServerResults
+from pagehop_lab.suites.server_results import AnyServers
 from runs import read_servers, server_results
 
 LATENCY = {"p50": 1.0, "p95": 2.0, "p99": 3.0, "max": 4.0}
@@ -37,7 +37,7 @@ def product(monkeypatch: pytest.MonkeyPatch) -> FakeProduct:
     return FakeProduct()
 
 
-def measured(results: ServerResults, server: str) -> list[str]:
+def measured(results: AnyServers, server: str) -> list[str]:
     return [one.case for one in results.measured if one.server == f"postgres {server}"]
 
 

@@ -76,7 +76,7 @@ def test_amplification_falls_as_commits_grow_and_is_one_for_whole_pages() -> Non
     assert float(pages.mean()) * PAGE / 1770 == pytest.approx(expected(1770, PAGE), rel=0.01)
 
 
-def log(**more: Any) -> dict[str, Any]:
+def log(**more: Any) -> Any:
     """Figures of 1,000 commits with 300 bytes of log each, in pages of 4,096 bytes."""
     written = round(1000 * (PAGE + 300 - 1))
     return {
@@ -134,7 +134,7 @@ def test_a_rate_has_settled_when_it_goes_nowhere() -> None:
     assert settled([0.0] * 10)
 
 
-HONEST: dict[str, Any] = {
+HONEST: Any = {
     "errors": 0, "count": 1000, "qps": 1000.0, "storage_reads_per_query": None, "client_share_of_machine": 0.1,
     "client_share_of_core": 0.2,
     "other_busy_cores": None, "clock_jump_s": 0.0, "slowed": 0.0, "settled": True, "settle_s": 9.0,

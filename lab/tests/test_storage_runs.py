@@ -21,7 +21,7 @@ from pagehop_lab.store import RunFolder
 from pagehop_lab.suites.point_reads import tables
 from pagehop_lab.suites.point_reads.cases import ReadCase
 from pagehop_lab.suites.point_reads.run import Embedded, start, with_cache
-from pagehop_lab.suites.server_results import ServerResults
+from pagehop_lab.suites.server_results import AnyServers
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def rows_of(folder: Path, table: str) -> list[list[str]]:
     return [[cell["text"] for cell in row] for row in found["rows"]]
 
 
-def left(results: ServerResults, server: str) -> list[str]:
+def left(results: AnyServers, server: str) -> list[str]:
     there = {one.case for one in results.measured if one.server == server}
     return [case for case in results.groups if case not in there]
 

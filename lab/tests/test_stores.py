@@ -102,7 +102,7 @@ def test_a_store_is_filled_and_read(tmp_path: Path, store: str) -> None:
     # A settled rate needs ten windows of half a second.
     assert raw["settled"] is False
     assert raw["settle_s"] >= 0.6
-    assert raw["server_cpu_us_per_query"] > 0
+    assert (raw["server_cpu_us_per_query"] or 0) > 0
     assert 0 < client_us(command("ceiling", tmp_path, ROWS, 1, 1, store=store)) < 1000
     # This store gets a request for a row that does not exist.
     with pytest.raises(MeasureError, match=rf"{store}: row \d+ is not there"):
@@ -190,7 +190,7 @@ def test_what_a_log_costs_adds_up(number: int) -> None:
     try:
         instance.start()
         bench.load(instance)
-        raw: dict[str, Any] = bench.measure(instance, case, 0.0)
+        raw: Any = bench.measure(instance, case, 0.0)
     finally:
         instance.remove()
     assert raw["qps"] > 1

@@ -41,9 +41,7 @@ class Served:
         return []
 
 
-def in_turns(
-    monkeypatch: pytest.MonkeyPatch, seconds: float, rounds: int, *servers: Served
-) -> list[dict[str, Any] | MeasureError]:
+def in_turns(monkeypatch: pytest.MonkeyPatch, seconds: float, rounds: int, *servers: Served) -> list[turns.Found]:
     def begin(_: Tree, subject: Any, *__: Any) -> subprocess.Popen[bytes]:
         pipe = subprocess.PIPE
         return subprocess.Popen(

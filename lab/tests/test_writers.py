@@ -25,6 +25,7 @@ from pagehop_lab.suites import server_aims
 from pagehop_lab.suites.vector_writers import VectorWriters, beside, clients, tables
 from pagehop_lab.suites.vector_writers.clients import Place
 from pagehop_lab.suites.vector_writers.plan import FIGURES, compared, vacuum_s, vacuum_share
+from pagehop_lab.suites.vector_writers.records import WritersRecord
 from pagehop_lab.suites.vector_writers.servers import WriterServer, parts_of
 from pagehop_lab.suites.vector_writers.vectors import Vectors, shuffled
 from runs import read_servers
@@ -213,7 +214,7 @@ def test_a_step_during_which_the_lab_was_stopped_fails(monkeypatch: pytest.Monke
 
 def test_the_share_beside_autovacuum_has_one_base_whether_it_ended_or_not() -> None:
     # The second is an older file, whose own share is over the mean of before and after.
-    rates = {"rows_before_per_s": 1000.0, "rows_beside_per_s": 800.0, "vacuum_s": 40.0}
+    rates: WritersRecord = {"rows_before_per_s": 1000.0, "rows_beside_per_s": 800.0, "vacuum_s": 40.0}
     assert vacuum_share(rates | {"rows_after_per_s": None}) == pytest.approx(0.8)
     assert vacuum_share(rates | {"rows_after_per_s": 600.0, "vacuum_share": 1.0}) == pytest.approx(0.8)
     [share] = [one for one in compared("vacuum") if one.unit == FIGURES["vacuum_share"].unit]
@@ -221,7 +222,7 @@ def test_the_share_beside_autovacuum_has_one_base_whether_it_ended_or_not() -> N
 
 
 def test_an_autovacuum_that_was_watched_no_longer_did_not_end() -> None:
-    older = {"vacuum_s": 60.001, "rows_after_per_s": None}
+    older: WritersRecord = {"vacuum_s": 60.001, "rows_after_per_s": None}
     assert vacuum_s(older) == math.inf
     assert vacuum_s({"vacuum_s": 38.2, "rows_after_per_s": 900.0}) == 38.2
     assert vacuum_s({"vacuum_s": 12.0, "vacuum_ended": False, "rows_after_per_s": None}) == math.inf

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from pagehop_lab.analysis.server_records import CaseRecord
 from pagehop_lab.analysis.verdicts import OTHERS, OTHERS_MAX, Verdicts, stolen, throttled, without_stolen
 
 # A client that is busy for a larger share of a core measures itself.
@@ -23,7 +21,7 @@ TIMES_MIN = 8.0
 FEW = 10
 
 
-def judge_load(raw: Mapping[str, Any]) -> Verdicts:
+def judge_load(raw: CaseRecord) -> Verdicts:
     """The reason why a figure is invalid, and notes on a valid figure."""
     wrong, noted = [], []
     if raw["errors"]:
@@ -61,14 +59,15 @@ def judge_load(raw: Mapping[str, Any]) -> Verdicts:
     return Verdicts(tuple(wrong), tuple(noted))
 
 
-def _others(raw: Mapping[str, Any]) -> str | None:
+def _others(raw: CaseRecord) -> str | None:
     """A note on other work on the machine; an upper bound if the kernel's work for the disk is not
     known.
     """
     others, most = raw["other_busy_cores"], ""
-    if others is None and raw.get("busy_cores") is not None:
-        own_us = raw["server_cpu_us_per_query"] + raw["client_cpu_us_per_query"]
-        others, most = raw["busy_cores"] - own_us * raw["count"] / 1e6 / raw["elapsed_s"], "at most "
+    busy, server_us = raw.get("busy_cores"), raw.get("server_cpu_us_per_query")
+    if others is None and busy is not None and server_us is not None:
+        own_us = server_us + raw["client_cpu_us_per_query"]
+        others, most = busy - own_us * raw["count"] / 1e6 / raw["elapsed_s"], "at most "
     others = without_stolen(others, raw.get("stolen_cores"))
     if others is None or others <= OTHERS_MAX:
         return None
@@ -76,7 +75,7 @@ def _others(raw: Mapping[str, Any]) -> str | None:
     return f"{OTHERS} {most}{others:.2f} cores were busy with something else{disk}"
 
 
-def _of_the_client(raw: Mapping[str, Any]) -> list[str]:
+def _of_the_client(raw: CaseRecord) -> list[str]:
     share = raw.get("client_share_of_core")
     if share is None:
         of_machine = raw["client_share_of_machine"]
@@ -85,7 +84,7 @@ def _of_the_client(raw: Mapping[str, Any]) -> list[str]:
     return [f"client: saturated, {share:.0%} of a core's time was its own"] if share > CLIENT_SHARE_MAX else []
 
 
-def _of_storage(raw: Mapping[str, Any]) -> list[str]:
+def _of_storage(raw: CaseRecord) -> list[str]:
     """The reasons why a figure of reads from storage, or of writes to it, is invalid."""
     wrong = []
     if raw.get("settled") is False:

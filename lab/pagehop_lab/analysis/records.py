@@ -83,7 +83,87 @@ class DiskCeiling(TypedDict):
     reads_per_s: float
 
 
-class PointRecord(TypedDict, total=False):
+class Disturbed(TypedDict, total=False):
+    """What the machine did to a measurement."""
+
+    stolen_cores: float
+    """Cores that the host of a virtual machine gave to others."""
+    throttled_count: int | None
+    """Number of times that heat slowed a processor; None if it is not counted."""
+
+
+class Profiled(TypedDict, total=False):
+    """Where the time of processes goes."""
+
+    profile: Sequence[tuple[float, str, str]]
+    """Percent of the samples, library and function, most first."""
+    no_profile: str
+    """Why there is none."""
+
+
+class PlanOfQueries(TypedDict):
+    """The server's plan, as the load generator found it."""
+
+    text: str
+    index_scan: bool
+    """Whether an index returns rows in order."""
+    indexes: Sequence[str]
+
+
+class QueryFile(TypedDict):
+    """The queries that the load generator sent."""
+
+    file: str
+    count: int
+    """Number of queries."""
+    dim: int
+    param_type: str
+    """The type of their parameter, by the server's name."""
+
+
+class Blocks(TypedDict):
+    """Blocks of the whole database, by the server's count."""
+
+    read_per_query: float
+    hit_per_query: float
+
+
+class LoadgenRecord(TypedDict, total=False):
+    """The report of the load generator: the fields that the lab reads. It has more."""
+
+    server_version: str
+    settings: Mapping[str, str]
+    queries: QueryFile
+    count: int
+    """Number of requests that were answered."""
+    qps: float
+    elapsed_s: float
+    errors: int
+    """Number of requests that failed."""
+    first_error: str | None
+    unsent_count: int
+    """Number of requests that were due and never sent."""
+    interrupted: bool
+    client_cpu_us_per_query: float | None
+    server_cpu_us_per_query: float | None
+    server_total_cpu_us_per_query: float | None
+    """CPU of all of the server's processes."""
+    server_switches_per_query: float | None
+    other_busy_cores: float | None
+    blocks: Blocks | None
+    plan: PlanOfQueries
+
+
+class EngineRecord(TypedDict):
+    """An engine that a run found."""
+
+    version: str
+    python: str
+    numpy: str
+    """These are the versions in the engine's process."""
+
+
+class PointRecord(Disturbed, Profiled, total=False):
     """A measurement of searches."""
 
     k: int
@@ -138,9 +218,7 @@ class PointRecord(TypedDict, total=False):
     first_ms: float
     phases: Sequence[Phase]
     disk_ceiling: DiskCeiling | None
-    profile: Sequence[tuple[float, str, str]]
-    no_profile: str
-    loadgen: Mapping[str, Any]
+    loadgen: LoadgenRecord
     """The report of the load generator as it is."""
 
     insert_rate: float
@@ -149,8 +227,6 @@ class PointRecord(TypedDict, total=False):
 
     waited: float | None
     other_busy_cores: float | None
-    stolen_cores: float
-    throttled_count: int | None
 
     benchmark: str
     source: str

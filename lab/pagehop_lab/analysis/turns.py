@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Hashable, Mapping
-from typing import Any, Final
+from typing import Final
 
 MEASURED_WITH: Final = "measured_with"
 """The field of raw files that has the token."""
@@ -25,14 +25,14 @@ def token() -> str:
     return f"{time.time_ns():x}"
 
 
-def run_of(raw: Mapping[str, Any], group: int = 0, rebuild: int = 0, repeat: int = 0) -> Run:
+def run_of(raw: Mapping[str, object], group: int = 0, rebuild: int = 0, repeat: int = 0) -> Run:
     """The run of a measurement."""
     found = str(raw.get(MEASURED_WITH) or "")
     # Groups are counted by what the folder has now, and a token says what was open at once then.
     return (0 if found else group, rebuild, repeat, found)
 
 
-def load_run(raw: Mapping[str, Any], number: int) -> Run:
+def load_run(raw: Mapping[str, object], number: int) -> Run:
     """The run of the preparations of a server, which are one for each repeat."""
     return run_of(raw, repeat=0 if raw.get(MEASURED_WITH) else number)
 
@@ -42,7 +42,7 @@ def joined(one: Run, other: Run) -> Run:
     return one if one == other else (*one[:3], "+".join(sorted({one[3], other[3]})))
 
 
-def apart(measured: Mapping[str, tuple[Hashable, Mapping[str, Any]]]) -> set[str]:
+def apart(measured: Mapping[str, tuple[Hashable, Mapping[str, object]]]) -> set[str]:
     """The names of measurements whose token is not that of most of their group.
 
     `measured` has a group's name and a raw file for each name.

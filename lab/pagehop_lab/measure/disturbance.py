@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from pagehop_lab.analysis.records import PointRecord
+from pagehop_lab.analysis.records import Disturbed
 
 _PROC, _SYS = Path("/proc"), Path("/sys")
 
@@ -31,7 +31,7 @@ class Disturbance:
         stolen = int((proc / "stat").read_text().split(maxsplit=9)[8])
         return Disturbance(time.monotonic(), stolen / os.sysconf("SC_CLK_TCK"), _throttled(sys))
 
-    def since(self, before: Disturbance) -> PointRecord:
+    def since(self, before: Disturbance) -> Disturbed:
         """The fields of the raw file, for the whole time, preparations included."""
         throttled = None
         if self.throttled_count is not None and before.throttled_count is not None:

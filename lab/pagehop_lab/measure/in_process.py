@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pagehop_lab.analysis.records import PointRecord
+from pagehop_lab.analysis.records import PointRecord, Profiled
 from pagehop_lab.data import Dataset
 from pagehop_lab.engines.engine import EngineError, Float32, Ids, Library, Options, Search
 from pagehop_lab.machine import counters
@@ -86,7 +86,7 @@ def measure(
         own_s, busy_s = counters.cpu_seconds() - own_s, machine_busy_s() - busy_s
         gc.enable()
         limit_told = limit.told() if limit is not None else None
-        profiled = _profile(searches, rows, others, ask) if ask.profile_s else {}
+        profiled = _profile(searches, rows, others, ask) if ask.profile_s else Profiled()
         ceiling_calls_per_s = ceiling(ask)
     answers = _answers(phase, rows, ask.k)
     errors = [text for one in phase.kept for text in one.errors]
@@ -122,15 +122,14 @@ def measure(
     raw |= more
     if limit_told is not None:
         raw["memory_limit"] = limit_told
-    raw |= profiled
-    raw |= summary(answers, dataset, ask.k)
+    raw = {**raw, **profiled, **summary(answers, dataset, ask.k)}
     if ask.batch > 1:
         # The latency belongs to the call: none of its queries has one of its own.
         raw["latency_us"] = None
     return raw, answers
 
 
-def _profile(searches: Sequence[Search], rows: Sequence[Float32], others: Sequence[int], ask: Ask) -> PointRecord:
+def _profile(searches: Sequence[Search], rows: Sequence[Float32], others: Sequence[int], ask: Ask) -> Profiled:
     """Repeats the queries at the same rate, and samples where this process and the engine's spend
     their time.
     """

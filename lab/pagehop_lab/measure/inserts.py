@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from pagehop_lab.analysis.server_records import LoadedRecord, StepRecord
 from pagehop_lab.measure.clients import Rows
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.measure.steps import Moved, State, Step, carry_out, per_second, percentiles, raw_of
@@ -15,7 +16,7 @@ _LOAD_ROWS = 100
 BESIDE_ROWS = 10
 
 
-def fill(server: int | None, rows: Rows, count: int, timeout_s: float) -> dict[str, Any]:
+def fill(server: int | None, rows: Rows, count: int, timeout_s: float) -> LoadedRecord:
     """Rows without an index, 100 in a commit (l.i0)."""
     state = State(0, 0)
     moved = carry_out(server, rows, state, Step(timeout_s, _LOAD_ROWS, until_rows=count, deletes=False))
@@ -26,10 +27,12 @@ def fill(server: int | None, rows: Rows, count: int, timeout_s: float) -> dict[s
     return {"load_s": load_s, "load_rows_per_s": state.high / load_s, "load_client_share": share, "rows": state.high}
 
 
-def write(server: int | None, rows: Rows, state: State, commit_rows: int, seconds: float) -> dict[str, Any]:
+def write(server: int | None, rows: Rows, state: State, commit_rows: int, seconds: float) -> StepRecord:
     """Inserts and deletes as fast as they go (l.i1, l.i2)."""
     moved = carry_out(server, rows, state, Step(seconds, commit_rows))
-    return raw_of(moved, len(moved.inserted) * commit_rows) | {
+    return {
+        **StepRecord(),
+        **raw_of(moved, len(moved.inserted) * commit_rows),
         # A writer also reads old files of the log, and no state of caches was declared.
         "storage_reads_per_query": None,
         "rows_per_s": moved.inserted_per_s,
@@ -42,14 +45,16 @@ def write(server: int | None, rows: Rows, state: State, commit_rows: int, second
 
 def query(
     server: int | None, rows: Rows, state: State, rate: float, seconds: float, commit_rows: int = BESIDE_ROWS
-) -> tuple[dict[str, Any], Moved]:
+) -> tuple[StepRecord, Moved]:
     """Queries at full speed beside a fixed rate of inserted and deleted rows.
 
     The clients' results are part of it.
     """
     moved = carry_out(server, rows, state, Step(seconds, commit_rows if rate else 0, rate, asks=True))
     starts, ends = moved.asked[:, 0], moved.asked[:, 1]
-    raw = raw_of(moved, len(moved.asked)) | {
+    raw: StepRecord = {
+        **StepRecord(),
+        **raw_of(moved, len(moved.asked)),
         "write_target": rate,
         "rows_per_s": moved.inserted_per_s,
         "deleted_per_s": moved.deleted_per_s,

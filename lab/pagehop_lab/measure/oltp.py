@@ -14,10 +14,11 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from devserver import sysbench
 from devserver.tree import Tree
+from pagehop_lab.analysis.server_records import UNKNOWN, Costs, OltpRecord
 from pagehop_lab.machine.place import on_one_core
 from pagehop_lab.measure.processes import Cost, client_share, cost, machine_busy_s
 from pagehop_lab.measure.slowed import slowed
@@ -99,7 +100,7 @@ def load(tree: Tree, subject: Subject, rows: int, seed: int, timeout_s: float) -
     return time.monotonic() - begun
 
 
-def measure(tree: Tree, subject: Subject, ask: Ask) -> dict[str, Any]:
+def measure(tree: Tree, subject: Subject, ask: Ask) -> OltpRecord:
     """Queries a second of one test, and what a query cost the server and the client."""
     with place(subject, ask):
         process = begin(tree, subject, ask, _INTERVAL_S, [])
@@ -122,7 +123,7 @@ def begin(tree: Tree, subject: Subject, ask: Ask, interval_s: float, more: Seque
     )  # fmt: skip
 
 
-def _watch(process: subprocess.Popen[bytes], subject: Subject, ask: Ask, stack: contextlib.ExitStack) -> dict[str, Any]:
+def _watch(process: subprocess.Popen[bytes], subject: Subject, ask: Ask, stack: contextlib.ExitStack) -> OltpRecord:
     """Waits until the server is warm, then for the time of the measurement."""
     told: dict[int, list[tuple[float, int, int]]] = {thread: [] for thread in range(ask.clients)}
     first: Look | None = None
@@ -174,7 +175,7 @@ def look(members: Sequence[int], client: int) -> Look:
 
 def _raw(
     told: dict[int, list[tuple[float, int, int]]], first: Look, last: Look, ask: Ask, *, known: bool
-) -> dict[str, Any]:
+) -> OltpRecord:
     """Rates and costs of a run.
 
     Rates are between the first and the last line of each thread, costs between two readings near
@@ -189,8 +190,9 @@ def _raw(
     # All cores, not only those that this process may use now: it shares one with the client.
     cores = os.cpu_count() or 1
     others = max((last.busy_s - first.busy_s - server.cpu_s - client.cpu_s) / elapsed_s, 0.0)
-    spent = costs(server, queries, others)
-    return (spent if known else dict.fromkeys(spent)) | {
+    return {
+        **OltpRecord(),
+        **(costs(server, queries, others) if known else UNKNOWN),
         "errors": 0,
         "count": sum(queries for _, _, queries in each),
         "events": sum(events for _, events, _ in each),
@@ -205,7 +207,7 @@ def _raw(
     }
 
 
-def costs(server: Cost, queries: float, others: float) -> dict[str, float | None]:
+def costs(server: Cost, queries: float, others: float) -> Costs:
     """The costs of a server that the lab started."""
     return {
         "server_cpu_us_per_query": server.cpu_s / queries * 1e6,

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from pagehop_lab.analysis.records import PointRecord
+from pagehop_lab.analysis.records import Profiled
 
 _HERTZ = 1999
 _SECONDS_MAX = 60
@@ -31,7 +31,7 @@ def missing() -> str | None:
     return None if done.returncode == 0 else f"perf does not run here: {' '.join(done.stderr.split())[:200]}"
 
 
-def during(processes: Sequence[int], work: Callable[[], object]) -> PointRecord:
+def during(processes: Sequence[int], work: Callable[[], object]) -> Profiled:
     """For the raw measurement: where processes spend their time while something is done.
 
     `no_profile` says why that is not known.

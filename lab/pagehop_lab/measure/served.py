@@ -6,14 +6,13 @@ import json
 import os
 import re
 import subprocess
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
 
-from pagehop_lab.analysis.records import CeilingRecord, PointRecord
+from pagehop_lab.analysis.records import CeilingRecord, LoadgenRecord, PointRecord, Profiled
 from pagehop_lab.data import Dataset
 from pagehop_lab.engines.engine import EngineError, Options, Question, Served
 from pagehop_lab.machine import counters
@@ -43,14 +42,14 @@ def measure(engine: Served, dataset: Dataset, options: Options, ask: Ask, folder
         more += ["--rate", f"{ask.rate:g}"] if ask.rate else []
         more += ["--server-pid-cpu", "--blocks"] if question.local else []
         said = _run(question, dataset, ask, more)
-        profiled = _profile(engine, question, dataset, ask) if ask.profile_s else {}
+        profiled = _profile(engine, question, dataset, ask) if ask.profile_s else Profiled()
     kept = np.load(file)
     answers = Answers(kept[:, 0], kept[:, 1], kept[:, 2:])
-    raw = _raw(engine, question, said, ask) | stream.told() | profiled
+    raw: PointRecord = {**_raw(engine, question, said, ask), **stream.told(), **profiled}
     return raw | summary(answers, stream.dataset(), ask.k), answers
 
 
-def _profile(engine: Served, question: Question, dataset: Dataset, ask: Ask) -> PointRecord:
+def _profile(engine: Served, question: Question, dataset: Dataset, ask: Ask) -> Profiled:
     """Repeats the queries at the same rate, and samples where the server's time goes, new
     connections included.
     """
@@ -129,14 +128,14 @@ def ceiling(engine: Served, options: Options, ask: Ask) -> CeilingRecord:
     }
 
 
-def _place(engine: Served, ask: Ask) -> Any:
+def _place(engine: Served, ask: Ask) -> AbstractContextManager[None]:
     """One core for client and server while one session asks: neither wakes another."""
     pid = engine.pid()
     alone = ask.one_core and ask.sessions == 1 and not ask.insert_rate
     return on_one_core(pid) if alone and pid is not None else nullcontext()
 
 
-def _run(question: Question, dataset: Dataset, ask: Ask, more: list[str]) -> dict[str, Any]:
+def _run(question: Question, dataset: Dataset, ask: Ask, more: list[str]) -> LoadgenRecord:
     words = ["--connections", str(ask.sessions), "-k", str(ask.k)]
     words += [] if "--queries" in more else ["--queries", str(dataset.folder / "queries.npy")]
     words += ["--param-type", question.param_type] if question.param_type else []
@@ -145,7 +144,7 @@ def _run(question: Question, dataset: Dataset, ask: Ask, more: list[str]) -> dic
     return _loadgen(question, [*words, "--statement", question.statement, *more])
 
 
-def _loadgen(question: Question, more: list[str]) -> dict[str, Any]:
+def _loadgen(question: Question, more: list[str]) -> LoadgenRecord:
     # A password on the command line could be read by everybody on the machine.
     url, password = split_password(question.url)
     command = [str(loadgen.program()), question.protocol, "--url", url, "--json", *more]
@@ -153,7 +152,8 @@ def _loadgen(question: Question, more: list[str]) -> dict[str, Any]:
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if not done.stdout:
         raise EngineError(done.stderr.strip() or f"the load generator ended with {done.returncode} and said nothing")
-    return dict(json.loads(done.stdout))
+    said: LoadgenRecord = json.loads(done.stdout)
+    return said
 
 
 def split_password(url: str) -> tuple[str, str | None]:
@@ -162,9 +162,9 @@ def split_password(url: str) -> tuple[str, str | None]:
     return (f"{found[1]}@{found[3]}", unquote(found[2])) if found else (url, None)
 
 
-def _raw(engine: Served, question: Question, said: dict[str, Any], ask: Ask) -> PointRecord:
+def _raw(engine: Served, question: Question, said: LoadgenRecord, ask: Ask) -> PointRecord:
     """The report of the load generator, by the names that all raw measurements have."""
-    plan, blocks, pid = said["plan"], said["blocks"] or {}, engine.pid()
+    plan, blocks, pid = said["plan"], said["blocks"], engine.pid()
     client_us = said["client_cpu_us_per_query"]
     busy = said["server_cpu_us_per_query"]
     one_core = ask.one_core and ask.sessions == 1 and not ask.insert_rate and pid is not None
@@ -181,13 +181,13 @@ def _raw(engine: Served, question: Question, said: dict[str, Any], ask: Ask) -> 
         "unsent_count": said["unsent_count"],
         "index_used": bool(plan["index_scan"]) and question.index in plan["indexes"],
         "client_share": share,
-        "storage_reads_per_query": blocks.get("read_per_query"),
+        "storage_reads_per_query": blocks["read_per_query"] if blocks else None,
         "engine_cpu_us_per_query": busy,
         "engine_total_cpu_us_per_query": said["server_total_cpu_us_per_query"],
         "client_cpu_us_per_query": client_us,
         "switches_per_query": said["server_switches_per_query"],
-        "blocks_hit_per_query": blocks.get("hit_per_query"),
-        "blocks_read_per_query": blocks.get("read_per_query"),
+        "blocks_hit_per_query": blocks["hit_per_query"] if blocks else None,
+        "blocks_read_per_query": blocks["read_per_query"] if blocks else None,
         "memory_bytes": usage.memory_bytes(pid) if pid is not None else None,
         "waited": waited,
         "other_busy_cores": said["other_busy_cores"],
@@ -196,7 +196,7 @@ def _raw(engine: Served, question: Question, said: dict[str, Any], ask: Ask) -> 
         "settings": said["settings"],
         "server_version": said["server_version"],
         # Results are published, so the path of the queries is left out.
-        "loadgen": said | {"queries": said["queries"] | {"file": Path(said["queries"]["file"]).name}},
+        "loadgen": said | {"queries": {**said["queries"], "file": Path(said["queries"]["file"]).name}},
     }
 
 

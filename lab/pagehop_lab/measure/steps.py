@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pagehop_lab.analysis.server_records import UNKNOWN, CaseRecord
 from pagehop_lab.machine.place import on_one_core
 from pagehop_lab.measure import clients, oltp
 from pagehop_lab.measure.clients import Rows
@@ -218,7 +219,7 @@ def _watch(server: int | None, processes: Sequence[Any], shared: _Shared, step: 
     return Spent(begun_s, elapsed_s, spent, total(each), busiest, busy_s, time.time() - wall_s - elapsed_s)
 
 
-def raw_of(moved: Moved, count: int) -> dict[str, Any]:
+def raw_of(moved: Moved, count: int) -> CaseRecord:
     """The fields of every step; `count` is the number of queries, or of rows if there are no
     queries.
     """
@@ -227,11 +228,13 @@ def raw_of(moved: Moved, count: int) -> dict[str, Any]:
     return raw_of_spent(moved.spent, count)
 
 
-def raw_of_spent(spent: Spent, count: int) -> dict[str, Any]:
+def raw_of_spent(spent: Spent, count: int) -> CaseRecord:
     """The same fields for the cost of a number of queries or rows, which is not 0."""
     server = spent.server or Cost(0.0, 0, 0, 0)
     known = oltp.costs(server, count, max((spent.busy_s - server.cpu_s - spent.client.cpu_s) / spent.elapsed_s, 0.0))
-    return (known if spent.server is not None else dict.fromkeys(known)) | {
+    return {
+        **CaseRecord(),
+        **(known if spent.server is not None else UNKNOWN),
         "errors": 0,
         "count": count,
         "elapsed_s": spent.elapsed_s,

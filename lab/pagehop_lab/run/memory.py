@@ -12,6 +12,7 @@ from typing import Any
 
 from devserver import DevServerError
 from devserver.volume import forget
+from pagehop_lab.analysis.server_records import CaseRecord
 from pagehop_lab.engines.engine import EngineError
 from pagehop_lab.measure.limit import MemoryLimit
 from pagehop_lab.measure.usage import family
@@ -50,7 +51,7 @@ class Memory:
         if server in self._held:
             self._killed[server] = self._held[server][0].killed()
 
-    def told(self, server: ServerSpec) -> dict[str, Any]:
+    def told(self, server: ServerSpec) -> CaseRecord:
         """For the raw measurement: the limit, the most that was held since it began, which is in
         all measurements of a repeat together, and the size of the data.
         """

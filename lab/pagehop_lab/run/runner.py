@@ -19,7 +19,7 @@ import numpy as np
 from devserver import DevServerError, fio
 from pagehop_lab import data
 from pagehop_lab.analysis.recalls import RECALL_NAMES
-from pagehop_lab.analysis.records import BuildRecord, PointRecord
+from pagehop_lab.analysis.records import BuildRecord, EngineRecord, PointRecord
 from pagehop_lab.analysis.turns import MEASURED_WITH, token
 from pagehop_lab.analysis.verdicts import WAITED, Verdicts, judge
 from pagehop_lab.engines import outside
@@ -29,7 +29,7 @@ from pagehop_lab.measure.disturbance import Disturbance
 from pagehop_lab.measure.watch import Watch
 from pagehop_lab.plan import DatasetSpec, EngineSpec, Plan
 from pagehop_lab.plan.grid import IndexSpec, Picked, PointSpec, everything, groups, indexes, points
-from pagehop_lab.plan.model import Options
+from pagehop_lab.plan.model import Options, OptionValue
 from pagehop_lab.run import environments
 from pagehop_lab.run.child import Child, EngineFailed
 from pagehop_lab.run.pick import pick
@@ -133,7 +133,7 @@ class Runner:
         identity = {"engine": engine.name}
         try:
             with self._start(engine) as child:
-                said = child.ask("hello", _HELLO_TIMEOUT_S, url=engine.url)
+                said: EngineRecord = child.ask("hello", _HELLO_TIMEOUT_S, url=engine.url)
         except EngineFailed as error:
             self.progress.say(f"{engine.name}: {error}")
             self.folder.add("engines", engine.name, identity, failed=str(error))
@@ -311,7 +311,7 @@ class Runner:
                         "measure", self.plan.load.search_timeout_s, folder=str(child.folder), options=spec.search,
                         ask=self._ask(spec.sessions, spec.asked),
                     )  # fmt: skip
-                    raw |= Disturbance.so_far().since(before) | self._disk_ceiling(spec, child, raw)
+                    raw = {**raw, **Disturbance.so_far().since(before), **self._disk_ceiling(spec, child, raw)}
                     judged = self._keep(spec, dataset, child, raw)
                     if not self._is_passing(judged):
                         break
@@ -345,7 +345,8 @@ class Runner:
         disturbed = self.plan.load.undisturbed and any(note.startswith(WAITED) for note in judged.noted)
         return disturbed or any(reason.startswith(_PASSING) for reason in judged.wrong)
 
-    def _ask(self, sessions: int, asked: Options) -> dict[str, Any]:
+    def _ask(self, sessions: int, asked: Options) -> dict[str, OptionValue | None]:
+        """The fields of `Ask`, as they are sent to the process of the engine."""
         load = self.plan.load
         return {
             "k": load.k, "sessions": sessions, "rate": load.rate, "seconds": load.seconds,

@@ -19,6 +19,7 @@ from devserver import DevServerError
 from devserver.configuration import Configuration
 from pagehop_lab.analysis.case import Case
 from pagehop_lab.analysis.load_verdicts import judge_load
+from pagehop_lab.analysis.server_records import CaseRecord, LoadedRecord, ServerRecord
 from pagehop_lab.analysis.turns import MEASURED_WITH, token
 from pagehop_lab.measure.disturbance import Disturbance
 from pagehop_lab.measure.oltp import MeasureError
@@ -107,10 +108,10 @@ class Product(Protocol):
 class Bench(Protocol):
     """What loads tables and asks queries, as a plan says."""
 
-    def load(self, instance: Any) -> dict[str, Any]:
+    def load(self, instance: Any) -> LoadedRecord:
         """Makes the tables. Returns the costs, with `load_s` among them."""
 
-    def measure(self, instance: Any, case: Case, slowed: float) -> dict[str, Any]:
+    def measure(self, instance: Any, case: Case, slowed: float) -> CaseRecord:
         """One measurement. `arrays` are kept in a file beside it. MeasureError if it fails."""
 
 
@@ -120,9 +121,7 @@ class TurnsBench(Bench, Protocol):
     round.
     """
 
-    def in_turns(
-        self, asked: Mapping[ServerSpec, Any], case: Case
-    ) -> Mapping[ServerSpec, dict[str, Any] | MeasureError]:
+    def in_turns(self, asked: Mapping[ServerSpec, Any], case: Case) -> Mapping[ServerSpec, CaseRecord | MeasureError]:
         """One measurement of each server, in rounds of short turns; or the reason why it failed."""
 
 
@@ -166,7 +165,7 @@ class ServersRunner:
         product = self.products[server.product]
         try:
             version = product.version(server)
-            said = {"version": version, "settings": product.settings(server, self.plan.configuration)}
+            said: ServerRecord = {"version": version, "settings": product.settings(server, self.plan.configuration)}
         except DevServerError as error:
             self.progress.say(f"{server.name}: {error}")
             self.folder.add("engines", server.name, {"server": server.name}, failed=str(error))
@@ -292,10 +291,10 @@ class ServersRunner:
             return
         self._memory.begin(server)
         before = Disturbance.so_far()
-        measured: dict[str, Any] | MeasureError
+        measured: CaseRecord | MeasureError
         try:
             raw = self.bench.measure(instance, case, server.slowed)
-            measured = raw | Disturbance.so_far().since(before)
+            measured = {**raw, **Disturbance.so_far().since(before)}
         except (MeasureError, DevServerError) as error:
             measured = MeasureError(str(error))
         self._keep(spec, measured, instance, is_wanted)
@@ -323,12 +322,10 @@ class ServersRunner:
         for spec in specs:
             if spec.server in asked:
                 found = measured[spec.server]
-                found = found if isinstance(found, MeasureError) else found | taken
-                self._keep(spec, found, asked[spec.server], is_wanted[spec.server])
+                told: CaseRecord | MeasureError = found if isinstance(found, MeasureError) else {**found, **taken}
+                self._keep(spec, told, asked[spec.server], is_wanted[spec.server])
 
-    def _keep(
-        self, spec: CaseSpec, measured: dict[str, Any] | MeasureError, instance: Instance, is_wanted: bool
-    ) -> None:
+    def _keep(self, spec: CaseSpec, measured: CaseRecord | MeasureError, instance: Instance, is_wanted: bool) -> None:
         """Stores a measurement, or the reason why it failed, if it is wanted."""
         if isinstance(measured, MeasureError):
             reason = self._memory.reason(spec.server, self._reason(measured, instance))

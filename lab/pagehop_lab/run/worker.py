@@ -16,12 +16,11 @@ import tempfile
 import time
 import traceback
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from pagehop_lab import data
-from pagehop_lab.analysis.records import BuildRecord, CeilingRecord, PointRecord
+from pagehop_lab.analysis.records import BuildRecord, CeilingRecord, EngineRecord, PointRecord
 from pagehop_lab.engines.engine import (
     FILTER_PARTS,
     Engine,
@@ -29,6 +28,7 @@ from pagehop_lab.engines.engine import (
     Float32,
     Library,
     NotInstalled,
+    Options,
     Served,
     left_by,
 )
@@ -51,11 +51,11 @@ class Worker:
         self._scan_us = 0.0
         self._traced = False
 
-    def ready(self) -> dict[str, Any]:
+    def ready(self) -> dict[str, str]:
         """Does nothing: the process runs, and its modules are loaded."""
         return {}
 
-    def hello(self, url: str | None) -> dict[str, Any]:
+    def hello(self, url: str | None) -> EngineRecord:
         """The engine's version, if it is here."""
         version = self._kind.version(url) if issubclass(self._kind, Served) else self._kind.version()
         return {"version": version, "python": sys.version.split()[0], "numpy": np.__version__}
@@ -65,7 +65,7 @@ class Worker:
         folder: str,
         dataset: str,
         name: str,
-        options: dict[str, Any],
+        options: Options,
         threads: int,
         seed: int,
         url: str | None,
@@ -101,9 +101,7 @@ class Worker:
             np.asarray(base).sum(dtype=np.float32)
         return self._build_library(library, base, options, threads, seed)
 
-    def _build_served(
-        self, served: Served, base: Float32, options: dict[str, Any], threads: int, seed: int
-    ) -> BuildRecord:
+    def _build_served(self, served: Served, base: Float32, options: Options, threads: int, seed: int) -> BuildRecord:
         assert self._dataset is not None
         self._engine = served
         phases = self._watch("start")
@@ -114,9 +112,7 @@ class Worker:
             "table_bytes": built.table_bytes, "about": built.about, "memory_peak_bytes": None, "phases": phases.told,
         }  # fmt: skip
 
-    def _build_library(
-        self, library: Library, base: Float32, options: dict[str, Any], threads: int, seed: int
-    ) -> BuildRecord:
+    def _build_library(self, library: Library, base: Float32, options: Options, threads: int, seed: int) -> BuildRecord:
         assert self._dataset is not None
         read, written = _disk_bytes()
         before, wall, cpu = counters.memory("RssAnon"), time.perf_counter(), counters.cpu_seconds()
@@ -161,22 +157,21 @@ class Worker:
         phases.begin(first)
         return phases
 
-    def ceiling(self, options: dict[str, Any], ask: dict[str, Any]) -> CeilingRecord:
+    def ceiling(self, options: Options, ask: Ask) -> CeilingRecord:
         """The rate of the client if the engine does almost nothing."""
-        asked = Ask(**ask)
         if isinstance(self._engine, Served):
             from pagehop_lab.measure import served
 
-            return served.ceiling(self._engine, options, asked)
+            return served.ceiling(self._engine, options, ask)
         from pagehop_lab.measure import in_process
 
         assert self._dataset is not None
         assert self._engine is not None, "a build comes first"
         # After the build, whose memory may be watched: this takes a part of the rows.
         self._scan_us = self._scan_us or in_process.scan_us(self._dataset, self._engine.build_memory_mib)
-        return {"sessions": asked.sessions, "statement": None, "qps": in_process.ceiling(asked)}
+        return {"sessions": ask.sessions, "statement": None, "qps": in_process.ceiling(ask)}
 
-    def look(self, options: dict[str, Any], k: int) -> dict[str, float]:
+    def look(self, options: Options, k: int) -> dict[str, float]:
         """The recalls of a setting, not timed."""
         assert self._dataset is not None
         assert isinstance(self._engine, Library), "settings of servers are not picked"
@@ -184,23 +179,23 @@ class Worker:
 
         return in_process.look(self._engine, self._dataset, options, k)
 
-    def measure(self, folder: str, options: dict[str, Any], ask: dict[str, Any]) -> PointRecord:
+    def measure(self, folder: str, options: Options, ask: Ask) -> PointRecord:
         """Measures one point; its answers are in `folder` afterwards."""
         assert self._engine is not None, "a build comes first"
         assert self._dataset is not None
-        asked, dataset = Ask(**ask), self._dataset
-        if asked.matching < 1:
-            kept = left_by(asked.matching, len(dataset.base))
-            dataset = data.filtered(dataset, kept, f"{round(FILTER_PARTS * asked.matching)}-of-{FILTER_PARTS}")
-        phases = self._watch("search" if asked.cold_queries is None else "cool")
+        dataset = self._dataset
+        if ask.matching < 1:
+            kept = left_by(ask.matching, len(dataset.base))
+            dataset = data.filtered(dataset, kept, f"{round(FILTER_PARTS * ask.matching)}-of-{FILTER_PARTS}")
+        phases = self._watch("search" if ask.cold_queries is None else "cool")
         if isinstance(self._engine, Library):
             from pagehop_lab.measure import in_process
 
-            raw, answers = in_process.measure(self._engine, dataset, options, asked, self._scan_us)
+            raw, answers = in_process.measure(self._engine, dataset, options, ask, self._scan_us)
         else:
             from pagehop_lab.measure import served
 
-            raw, answers = served.measure(self._engine, dataset, options, asked, Path(folder))
+            raw, answers = served.measure(self._engine, dataset, options, ask, Path(folder))
         phases.begin(None)
         raw["phases"] = phases.told
         np.savez(Path(folder) / "answers.npz", **answers.as_arrays())  # type: ignore[arg-type]
@@ -214,7 +209,7 @@ class Worker:
         time.sleep(_GRACE_S)
         return self._engine.has_died()
 
-    def close(self) -> dict[str, Any]:
+    def close(self) -> dict[str, str]:
         """Lets the engine go."""
         if self._engine is not None:
             self._engine.close()
@@ -248,6 +243,8 @@ def main(name: str) -> None:
             request = json.loads(line)
             command = request.pop("command")
             try:
+                if "ask" in request:
+                    request["ask"] = Ask(**request["ask"])
                 worker = worker or Worker(getattr(importlib.import_module(module), kind))
                 answer = {"ok": getattr(worker, command)(**request)}
             except (NotInstalled, ImportError) as error:

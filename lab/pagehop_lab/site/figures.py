@@ -13,7 +13,7 @@ from pagehop_lab.engines.engine import Served
 from pagehop_lab.suites import compared
 from pagehop_lab.suites.catalog import OF_SERVERS
 from pagehop_lab.suites.results import Build, Results
-from pagehop_lab.suites.server_results import ServerResults
+from pagehop_lab.suites.server_results import AnyServers, ServerResults
 from pagehop_lab.suites.suite import AnyResults
 
 OURS = "pagehop"
@@ -106,7 +106,7 @@ def _kind(engine: str) -> str:
     return "server" if known is not None and issubclass(known, Served) else "library"
 
 
-def _of_servers(results: ServerResults) -> Iterator[Figure]:
+def _of_servers(results: AnyServers) -> Iterator[Figure]:
     suite = OF_SERVERS[results.suite]
     for one in compared.figures(results, suite.compared_loads, suite.compared):
         more, counted = one.of.more_is_better, one.of.is_counted

@@ -51,8 +51,10 @@ class Record:
     """Path relative to the run's folder."""
     attempt: int
     identity: Mapping[str, Any]
-    raw: Mapping[str, Any]
-    """The measurement; empty in a failed record."""
+    raw: Any
+    """The measurement, as it is in the file; empty in a failed record. This is JSON that is not
+    checked: its readers say which record it is.
+    """
     failed: str | None
     """Why there is no measurement."""
     commit: str | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pagehop_lab.analysis.agreement import DISAGREE, TOLERANCE, Held, Pair, Verdict, pairs, verdict
 from pagehop_lab.analysis.intervals import Interval, unpaired
@@ -14,7 +13,7 @@ from pagehop_lab.analysis.settings import Setting
 from pagehop_lab.suites.catalog import OF_SERVERS
 from pagehop_lab.suites.compared import Found, figures
 from pagehop_lab.suites.results import Results
-from pagehop_lab.suites.server_results import ServerResults
+from pagehop_lab.suites.server_results import AnyServers
 from pagehop_lab.suites.suite import AnyResults
 from pagehop_lab.suites.table import Cell, Table
 
@@ -36,9 +35,9 @@ def differences(first: AnyResults, second: AnyResults) -> list[str]:
     ]
 
 
-def _said(run: AnyResults) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
+def _said(run: AnyResults) -> tuple[Mapping[str, object], Mapping[str, object], Mapping[str, object]]:
     """The plan of a run, the versions and the sets."""
-    plan: dict[str, Any] = {"suite": run.suite, "seed": run.seed}
+    plan: dict[str, object] = {"suite": run.suite, "seed": run.seed}
     if isinstance(run, Results):
         plan |= {"k": run.k, "recall": run.recall_by, "targets": run.targets}
         return plan, {facts.title: facts.version for facts in run.engines}, run.datasets
@@ -82,7 +81,7 @@ def agreement(first: Results, second: Results) -> Agreement:
     return Agreement(table, dict(counts), held)
 
 
-def agreement_of_servers(first: ServerResults, second: ServerResults) -> Agreement:
+def agreement_of_servers(first: AnyServers, second: AnyServers) -> Agreement:
     """Every figure by which servers of a suite may be compared, of runs of one suite."""
     suite = OF_SERVERS[first.suite]
     one, other = (

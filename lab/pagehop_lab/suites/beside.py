@@ -16,14 +16,14 @@ from dataclasses import replace
 from pagehop_lab.analysis.relative import ratio
 from pagehop_lab.suites.paired_servers import over
 from pagehop_lab.suites.ratios import ratio_cell
-from pagehop_lab.suites.server_results import Published, ServerFacts, ServerResults
+from pagehop_lab.suites.server_results import AnyServers, Published, ServerFacts
 from pagehop_lab.suites.table import Cell, Table
 
 # Standard errors on each side of a 95% interval.
 _WIDE = 1.96
 
 
-def tables(results: ServerResults) -> list[Table]:
+def tables(results: AnyServers) -> list[Table]:
     """The agreement of both, and every ratio; empty if no published figures were imported."""
     pairs = [
         pair for source in dict.fromkeys(one.source for one in results.published) if (pair := _pairs(results, source))
@@ -49,7 +49,7 @@ Pair = tuple[ServerFacts, Published, Published]
 """A server, its published figures, and those of the base."""
 
 
-def _pairs(results: ServerResults, source: str) -> list[Pair]:
+def _pairs(results: AnyServers, source: str) -> list[Pair]:
     """The servers for which a source has figures, if it also has figures of the base."""
     known = [one for one in results.published if one.source == source]
     facts = {one.name: one for one in results.servers}
@@ -81,7 +81,7 @@ def _major(product: str, version: tuple[int, ...]) -> tuple[int, ...]:
     return version[:1] if product == "postgres" and version[:1] >= (10,) else version[:2]
 
 
-def _agreement(results: ServerResults, facts: ServerFacts, theirs: Published, base: Published) -> list[Cell]:
+def _agreement(results: AnyServers, facts: ServerFacts, theirs: Published, base: Published) -> list[Cell]:
     both = []
     for case in results.groups:
         ours = over(results, facts.name, results.base, case)
@@ -129,7 +129,7 @@ def _spread(logs: Sequence[float]) -> float | None:
     return statistics.stdev(logs) * 100 if len(logs) > 1 else None
 
 
-def _cells(results: ServerResults, pairs: Sequence[Pair]) -> Table:
+def _cells(results: AnyServers, pairs: Sequence[Pair]) -> Table:
     """Every ratio of ours, and the published one to its right."""
     columns, rows = ["test"], [[Cell(case)] for case in results.groups]
     for facts, theirs, base in pairs:

@@ -19,7 +19,7 @@ from pagehop_lab.suites.vector_inserts import VectorInserts
 from pagehop_lab.suites.vector_writers import VectorWriters
 
 _OF_ENGINES = tuple(one.SUITE for one in (equal_recall, concurrency, cold, phases, calibration))
-OF_SERVERS: Mapping[str, ServersSuite] = {
+OF_SERVERS: Mapping[str, ServersSuite[Any]] = {
     one.name: one
     for one in (Oltp(), Inserts(), VectorInserts(), VectorWriters(), Attributes(), PointReads(), LogWrites())
 }

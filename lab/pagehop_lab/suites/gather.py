@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, cast
+from typing import Any
 
 from pagehop_lab.analysis.coverage import Cell, coverage
 from pagehop_lab.analysis.points import Point, options_of
@@ -161,8 +161,8 @@ def _scans(specs: Sequence[PointSpec], found: Mapping[str, Record]) -> dict[str,
     """Indexes that are not used, as all of their searches together show."""
     grouped: dict[str, list[PointRecord]] = {}
     for spec in specs:
-        raw = cast(PointRecord, {**found[spec.name].raw, "search": spec.search})
-        grouped.setdefault(_key(spec.index), []).append(raw)
+        raw: PointRecord = found[spec.name].raw
+        grouped.setdefault(_key(spec.index), []).append(raw | {"search": spec.search})
     return {name: looks_like_scans(raws) for name, raws in grouped.items()}
 
 
@@ -174,7 +174,7 @@ def _point(
     betrayed: str | None,
     noted: Sequence[str],
 ) -> Point:
-    raw = cast(PointRecord, record.raw)
+    raw: PointRecord = record.raw
     judged = judge(raw)
     wrong = (*judged.wrong, betrayed) if betrayed else judged.wrong
     recall = raw["recall"][RECALL_NAMES[plan.recall]] if raw["recall"] else 0.0
@@ -188,22 +188,24 @@ def _point(
 def _foreign(record: Record) -> Point:
     """A point that was measured elsewhere."""
     said, raw = record.identity, record.raw
+    told: PointRecord = raw
     build, search = (tuple((name, value) for name, value in said[which]) for which in ("build", "search"))
     return Point(
         said["set"], said["engine"], build, search, raw["recall"], raw["qps"], said["sessions"], file=record.file,
         asked=tuple((name, value) for name, value in said["asked"]),
-        raw=cast(PointRecord, {**raw, "benchmark": said["benchmark"]}),
+        raw={**told, "benchmark": said["benchmark"]},
     )  # fmt: skip
 
 
 def _build(index: IndexSpec, record: Record, group_by: Mapping[str, int]) -> Build:
     options, group = options_of(index.build), group_by.get(_key(index), 0)
-    raw = cast(BuildRecord, record.raw)
+    raw: BuildRecord = record.raw
     return Build(index.dataset.name, index.engine.name, options, index.rebuild, record.file, raw, group)
 
 
 def _ceiling(record: Record) -> CeilingRecord:
-    return cast(CeilingRecord, {"engine": record.identity["engine"], **record.raw})
+    raw: CeilingRecord = record.raw
+    return {**raw, "engine": record.identity["engine"]}
 
 
 def _engines(folder: RunFolder, plan: Plan, known: Mapping[str, Description]) -> list[EngineFacts]:

@@ -6,16 +6,17 @@ from collections.abc import Mapping, Sequence
 
 from pagehop_lab.analysis.coverage import Cell, coverage
 from pagehop_lab.analysis.load_verdicts import judge_load
+from pagehop_lab.analysis.server_records import LoadedRecord, ServerRecord
 from pagehop_lab.analysis.turns import APART, apart
 from pagehop_lab.plan.servers import CaseSpec, ServersPlan, everything, told
 from pagehop_lab.store import Record, RunFolder, cell
 from pagehop_lab.suites.head import made_by
 from pagehop_lab.suites.latest import current, latest, notes, usual_commit
-from pagehop_lab.suites.server_results import Measured, Published, ServerFacts, ServerResults
+from pagehop_lab.suites.server_results import Measured, Published, R, ServerFacts, ServerResults
 
 
-def gather_servers(folder: RunFolder, plan: ServersPlan, machine: str) -> ServerResults:
-    """The results of a plan; other records in the folder are ignored."""
+def gather_servers(folder: RunFolder, plan: ServersPlan, machine: str) -> ServerResults[R]:
+    """The results of a plan of a suite with records R; other ones in the folder are ignored."""
     specs = list(everything(plan))
     versions = current(folder, "server")
     records = latest(folder.known("points"), versions, "server")
@@ -23,7 +24,7 @@ def gather_servers(folder: RunFolder, plan: ServersPlan, machine: str) -> Server
     usual = usual_commit(found.values())
     there = [spec for spec in specs if _is_there(found.get(spec.name))]
     strays = apart({spec.name: ((spec.case.name, spec.repeat), found[spec.name].raw) for spec in there})
-    measured = [
+    measured: list[Measured[R]] = [
         _measured(
             spec, found[spec.name], plan.statements,
             (*notes(found[spec.name], versions, "server", usual), *((APART,) if spec.name in strays else ())),
@@ -54,8 +55,9 @@ def _options(spec: CaseSpec) -> tuple[tuple[str, str | int], ...]:
     return (("test", spec.case.name), ("repeat", spec.repeat + 1))
 
 
-def _measured(spec: CaseSpec, record: Record, statements: int | None, more: Sequence[str]) -> Measured:
-    judged = judge_load(record.raw)
+def _measured(spec: CaseSpec, record: Record, statements: int | None, more: Sequence[str]) -> Measured[R]:
+    raw: R = record.raw
+    judged = judge_load(raw)
     noted = (*judged.noted, *more)
     if statements is not None and record.identity.get("statements") != statements:
         noted = (*noted, "statements: older ones, which are not the published ones in all tests")
@@ -63,11 +65,11 @@ def _measured(spec: CaseSpec, record: Record, statements: int | None, more: Sequ
         spec.server.name,
         spec.case.name,
         spec.repeat,
-        record.raw["qps"],
+        raw["qps"],
         judged.wrong,
         noted,
         record.file,
-        record.raw,
+        raw,
     )
 
 
@@ -83,9 +85,9 @@ def _facts(folder: RunFolder, plan: ServersPlan) -> list[ServerFacts]:
         record = engines.get(server.name)
         builds = [one for one in folder.known("builds") if one.identity["server"] == server.name]
         failed = record.failure if record is not None else None
-        loads = [one.raw for one in builds if one.failed is None]
+        loads: list[LoadedRecord] = [one.raw for one in builds if one.failed is None]
         if not loads:
             failed = failed or next((one.failed for one in builds if one.failed), None)
-        raw = record.raw if record is not None else {}
+        raw: ServerRecord = record.raw if record is not None else {}
         found.append(ServerFacts(server.name, raw.get("version"), raw.get("settings", {}), failed, loads))
     return found

@@ -11,7 +11,7 @@ from pagehop_lab.analysis.turns import APART
 from pagehop_lab.analysis.verdicts import OTHERS, THROTTLED
 from pagehop_lab.suites.latest import COMPILERS, LAB
 from pagehop_lab.suites.results import Results
-from pagehop_lab.suites.server_results import ServerResults
+from pagehop_lab.suites.server_results import AnyServers
 from pagehop_lab.suites.table import Section
 
 _CHANGED = " The + is for changes on top of the commit: no commit has them, so none can repeat this run."
@@ -141,7 +141,7 @@ def state_of(
     return tuple(parts)
 
 
-def head_of_servers(results: ServerResults, how: str, sections: Sequence[Section]) -> Head:
+def head_of_servers(results: AnyServers, how: str, sections: Sequence[Section]) -> Head:
     """The head of a run of servers, which says how its suite measures, and what ratios say."""
     load = results.load
     sessions = load.get("sessions")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
+from pagehop_lab.analysis.records import PointRecord
 from pagehop_lab.analysis.settings import Setting
-from pagehop_lab.suites.server_results import Measured
+from pagehop_lab.suites.server_results import Measured, R
 from pagehop_lab.suites.table import Chart, Mark, Series
 
 SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
@@ -37,7 +37,7 @@ def percentiles(name: str, title: str, curves: Mapping[str, Sequence[Repeat]], n
     return Chart(name, title, "share of the queries that took no longer", "milliseconds", series, True, note)
 
 
-def has(raw: Mapping[str, Any], name: str) -> bool:
+def has(raw: PointRecord, name: str) -> bool:
     """Whether a measurement has enough queries for a percentile, or any other figure of latency."""
     return name not in _QUERIES_MIN or raw["count"] >= _QUERIES_MIN[name]
 
@@ -51,6 +51,6 @@ def of_setting(setting: Setting) -> list[Repeat]:
     ]
 
 
-def of_measured(found: Sequence[Measured], name: str) -> list[Repeat]:
-    """The latencies of a server's step, which its raw files have in milliseconds."""
-    return [(one.raw[name], one.file) for one in found if name in one.raw]
+def of_measured(found: Sequence[Measured[R]], of: Callable[[R], Mapping[str, float] | None]) -> list[Repeat]:
+    """The latencies of a server's step, which its raw files may have in milliseconds."""
+    return [(ms, one.file) for one in found if (ms := of(one.raw)) is not None]

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
+from pagehop_lab.analysis.server_records import CaseRecord
 from pagehop_lab.suites import every_suite
-from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
+from pagehop_lab.suites.server_results import AnyServers, Measured, R, ServerFacts, ServerResults
 from pagehop_lab.suites.table import Cell, Table, brief
 
 
-def missing(results: ServerResults) -> Table:
+def missing(results: AnyServers) -> Table:
     """Measurements of the plan that are missing."""
     return every_suite.not_there(results.coverage, results.damaged, str, {})
 
 
-def invalid(results: ServerResults) -> Table:
+def invalid(results: AnyServers) -> Table:
     """Invalid measurements, with the reasons."""
     rows = [
         [Cell(one.server), Cell(one.case), Cell(reason, reason, one.file, "", True)]
@@ -25,7 +27,7 @@ def invalid(results: ServerResults) -> Table:
 
 
 def servers(
-    results: ServerResults, note: str = "", more: Mapping[str, Callable[[ServerFacts], Cell]] | None = None
+    results: AnyServers, note: str = "", more: Mapping[str, Callable[[ServerFacts], Cell]] | None = None
 ) -> Table:
     """Versions and settings, and between them further facts of a suite about each server."""
     between = more or {}
@@ -41,9 +43,9 @@ def servers(
 
 
 def points(
-    results: ServerResults,
+    results: ServerResults[R],
     name: str,
-    more: Mapping[str, Callable[[Measured], Cell]],
+    more: Mapping[str, Callable[[Measured[R]], Cell]],
     note: str,
     heads: tuple[str, str] = ("test", "QPS"),
 ) -> Table:
@@ -61,12 +63,19 @@ def points(
     return Table(name, "All measurements", ("server", test, "repeat", rate, *more, "verdict"), rows, note)
 
 
-def valid_repeats(results: ServerResults, found: Sequence[Measured]) -> Cell:
+def valid_repeats(results: AnyServers, found: Sequence[Measured[CaseRecord]]) -> Cell:
     """Number of repeats of a figure; fewer than planned are marked."""
     planned = 1 if found and found[0].case in results.once else int(results.load["repeats"])
     return Cell(f"{len(found)} of {planned}", len(found), invalid=len(found) < planned)
 
 
-def raw(name: str, form: str) -> Callable[[Measured], Cell]:
+PlainField = Literal[
+    "count", "client_cpu_us_per_query", "client_share_of_machine", "client_share_of_core", "busy_cores", "cpu_us",
+    "server_cpu_us_per_query", "server_switches_per_query", "bytes_written_per_query", "other_busy_cores",
+]  # fmt: skip
+"""Fields of a measurement that tables show as they are."""
+
+
+def raw(name: PlainField, form: str) -> Callable[[Measured[CaseRecord]], Cell]:
     """A figure of the raw measurement."""
     return lambda one: Cell.of(one.raw[name], form)

@@ -127,7 +127,7 @@ class Results:
         return self.is_whole and all(point.valid for point in self.points)
 
     @property
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         """What the run is about."""
         names = ("name", "suite", "machine", "load", "seed", "recall_by", "datasets")
         return {name: getattr(self, name) for name in names}

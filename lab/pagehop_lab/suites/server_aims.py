@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from pagehop_lab.analysis.aims import Figure, verdict_on
 from pagehop_lab.analysis.intervals import Interval, compared
+from pagehop_lab.analysis.server_records import CaseRecord, number
 from pagehop_lab.analysis.turns import APART
 from pagehop_lab.plan.servers import ServerAim
-from pagehop_lab.suites.server_results import Measured, ServerResults
+from pagehop_lab.suites.server_results import AnyServers, Measured
 from pagehop_lab.suites.table import Cell, Table
 
 _COLUMNS = ("what", "figure", "95% interval", "floor", "aim", "verdict", "from")
@@ -20,14 +21,14 @@ _NOTE = (
 _OTHER_TIMES = " What was measured at other times is compared by Welch's t."
 
 
-def table(results: ServerResults, figures: Mapping[str, Figure], differences: Sequence[str]) -> Table | None:
+def table(results: AnyServers, figures: Mapping[str, Figure], differences: Sequence[str]) -> Table | None:
     """The aims in the order of the plan, or None. `differences` are figures that may be below 0."""
     rows = [_row(results, aim, figures[aim.figure], aim.figure in differences) for aim in results.aims]
     note = _NOTE + (_OTHER_TIMES if any(APART in one.noted for one in results.measured) else "")
     return Table("aims", "What was to be reached", _COLUMNS, rows, note) if rows else None
 
 
-def _row(results: ServerResults, aim: ServerAim, figure: Figure, is_difference: bool) -> list[Cell]:
+def _row(results: AnyServers, aim: ServerAim, figure: Figure, is_difference: bool) -> list[Cell]:
     limits = [Cell.of(aim.floor, "g"), Cell.of(aim.aim, "g")]
     ones = results.of(aim.server, aim.case)
     others = results.of(aim.over or aim.server, aim.over_case or aim.case) if aim.is_ratio else []
@@ -60,7 +61,12 @@ def _row(results: ServerResults, aim: ServerAim, figure: Figure, is_difference: 
 
 
 def _found(
-    ones: Sequence[Measured], others: Sequence[Measured], aim: ServerAim, *, is_counted: bool, is_difference: bool
+    ones: Sequence[Measured[CaseRecord]],
+    others: Sequence[Measured[CaseRecord]],
+    aim: ServerAim,
+    *,
+    is_counted: bool,
+    is_difference: bool,
 ) -> Interval | None:
     """The figure or its ratio, over the repeats; None if there is none."""
     if aim.is_ratio:
@@ -68,20 +74,20 @@ def _found(
     if not ones:
         return None
     if not aim.is_ratio:
-        figures = [one.raw[aim.figure] for one in ones]
+        figures = [number(one.raw, aim.figure) for one in ones]
         return Interval.of_differences(figures) if is_difference else Interval.of(figures, is_counted=is_counted)
     by_repeat = {other.repeat: other for other in others}
     pairs = [(one, by_repeat[one.repeat]) for one in ones]
     # A count is the same at any time.
     if is_counted or is_difference or all(one.run == other.run for one, other in pairs):
-        figures = [one.raw[aim.figure] / other.raw[aim.figure] for one, other in pairs]
+        figures = [number(one.raw, aim.figure) / number(other.raw, aim.figure) for one, other in pairs]
         return Interval.of_differences(figures) if is_difference else Interval.of(figures, is_counted=is_counted)
-    sides = ({measured.run: measured.raw[aim.figure] for measured in side} for side in zip(*pairs, strict=True))
+    sides = ({measured.run: number(measured.raw, aim.figure) for measured in side} for side in zip(*pairs, strict=True))
     return compared(*sides)
 
 
-def _told(found: Sequence[Measured], name: str, unit: str) -> str:
-    figures = ", ".join(f"{one.raw[name]:,.{_digits(one.raw[name])}f}" for one in found)
+def _told(found: Sequence[Measured[CaseRecord]], name: str, unit: str) -> str:
+    figures = ", ".join(f"{one:,.{_digits(one)}f}" for one in (number(measured.raw, name) for measured in found))
     return f"{figures} {unit}"
 
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from pagehop_lab.analysis.coverage import Coverage
+from pagehop_lab.analysis.server_records import CaseRecord, LoadedRecord
 from pagehop_lab.analysis.turns import Run, run_of
 from pagehop_lab.plan.servers import ServerAim
 
+R = TypeVar("R", bound=CaseRecord)
+R_co = TypeVar("R_co", bound=CaseRecord, covariant=True)
+
 
 @dataclass(frozen=True)
-class Measured:
+class Measured(Generic[R_co]):
     """One test of one server, once."""
 
     server: str
@@ -23,7 +27,7 @@ class Measured:
     wrong: tuple[str, ...]
     noted: tuple[str, ...]
     file: str
-    raw: Mapping[str, Any]
+    raw: R_co
 
     @property
     def valid(self) -> bool:
@@ -50,7 +54,7 @@ class ServerFacts:
     settings: Mapping[str, str]
     failed: str | None
     """Why it does not run here."""
-    loads: Sequence[Mapping[str, Any]]
+    loads: Sequence[LoadedRecord]
     """Measurements of the preparations before the tests, in each repeat."""
 
 
@@ -68,8 +72,8 @@ class Published:
 
 
 @dataclass(frozen=True)
-class ServerResults:
-    """Everything that a run measured."""
+class ServerResults(Generic[R_co]):
+    """Everything that a run measured; a suite has records of its own."""
 
     name: str
     suite: str
@@ -80,7 +84,7 @@ class ServerResults:
     groups: Mapping[str, str]
     """The group of each test, in the order of the tests."""
     servers: Sequence[ServerFacts]
-    measured: Sequence[Measured]
+    measured: Sequence[Measured[R_co]]
     coverage: Coverage
     damaged: Sequence[str]
     made_by: str
@@ -105,19 +109,19 @@ class ServerResults:
         return self.is_whole and all(one.valid for one in self.measured)
 
     @property
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         """What the run is about."""
         names = ("name", "suite", "machine", "load", "seed", "base")
         return {name: getattr(self, name) for name in names}
 
-    def of(self, server: str, case: str) -> list[Measured]:
+    def of(self, server: str, case: str) -> list[Measured[R_co]]:
         """Valid repeats of one test of one server."""
         return list(self._valid.get((server, case), ()))
 
     @cached_property
-    def _valid(self) -> Mapping[tuple[str, str], Sequence[Measured]]:
+    def _valid(self) -> Mapping[tuple[str, str], Sequence[Measured[R_co]]]:
         """The valid repeats by server and test: the tables of a report ask for them often."""
-        found: dict[tuple[str, str], list[Measured]] = {}
+        found: dict[tuple[str, str], list[Measured[R_co]]] = {}
         for one in self.measured:
             if one.valid:
                 found.setdefault((one.server, one.case), []).append(one)
@@ -128,3 +132,7 @@ class ServerResults:
         """Servers with any measurement, in the order of the plan."""
         seen = {one.server for one in self.measured}
         return [facts.name for facts in self.servers if facts.name in seen]
+
+
+AnyServers = ServerResults[CaseRecord]
+"""A run of any suite of servers."""

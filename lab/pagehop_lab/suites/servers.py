@@ -8,13 +8,14 @@ from __future__ import annotations
 import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Generic, cast
 
 from devserver.configuration import DURABILITIES, REDO_MIB, Configuration, Durability
 from devserver.releases import releases
 from pagehop_lab.analysis.aims import Figure
 from pagehop_lab.analysis.case import Case
 from pagehop_lab.analysis.paired import ROUNDS_MIN
+from pagehop_lab.analysis.server_records import LoadedRecord
 from pagehop_lab.plan.load import ServersLoad
 from pagehop_lab.plan.model import without_passwords
 from pagehop_lab.plan.server_aims import read_aim
@@ -26,7 +27,7 @@ from pagehop_lab.suites import of_servers
 from pagehop_lab.suites.compared import DATA, OF_A_TEST, Compared
 from pagehop_lab.suites.gather_servers import gather_servers
 from pagehop_lab.suites.head import head_of_servers
-from pagehop_lab.suites.server_results import ServerResults
+from pagehop_lab.suites.server_results import R, ServerResults
 from pagehop_lab.suites.suite import ONE_REPEAT, Report, Run
 from pagehop_lab.suites.table import Section
 from pagehop_lab.suites.table import Table as Shown
@@ -39,8 +40,8 @@ _LOG_BYTES_PER_S = 50 << 20
 _HANDICAP_MAX = 0.5
 
 
-class ServersSuite(ABC):
-    """A suite whose plans name servers."""
+class ServersSuite(ABC, Generic[R]):
+    """A suite whose plans name servers. R is the record of its tests."""
 
     name: ClassVar[str]
     how: ClassVar[str]
@@ -57,7 +58,7 @@ class ServersSuite(ABC):
     statements: ClassVar[int | None] = None
     usual: ClassVar[ServersLoad]
     """The default load."""
-    compared_loads: ClassVar[Sequence[Compared]] = (DATA,)
+    compared_loads: ClassVar[Sequence[Compared[LoadedRecord]]] = (DATA,)
     """Figures of the preparations before the tests, by which servers may be compared."""
     figures: ClassVar[Mapping[str, Figure]] = {}
     """Figures that aims may name; a suite without them has no aims."""
@@ -106,15 +107,15 @@ class ServersSuite(ABC):
     # ---- tables and charts ----
 
     @abstractmethod
-    def sections(self, results: ServerResults) -> list[Section]:
+    def sections(self, results: ServerResults[R]) -> list[Section]:
         """Tables and charts of what was measured."""
 
-    def compared(self, case: str) -> Sequence[Compared]:
+    def compared(self, case: str) -> Sequence[Compared[R]]:
         """Figures of a test by which servers may be compared."""
         del case
         return OF_A_TEST
 
-    def of_the_run(self, results: ServerResults) -> list[Shown]:
+    def of_the_run(self, results: ServerResults[R]) -> list[Shown]:
         """Missing measurements, and all measurements."""
         return [of_servers.missing(results), of_servers.servers(results)]
 
@@ -186,7 +187,7 @@ class ServersSuite(ABC):
     def report(self, folder: RunFolder) -> Report:
         """What a run says."""
         plan = self.read(folder.plan, folder.path.name)
-        results = gather_servers(folder, plan, folder.machine["kind"])
+        results: ServerResults[R] = gather_servers(folder, plan, folder.machine["kind"])
         sections = self.sections(results)
         head = head_of_servers(results, self.how, sections)
         return Report(head, results.about, sections, self.of_the_run(results), results)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from pagehop_lab.plan import Plan
 from pagehop_lab.plan.servers import ServersPlan
@@ -17,13 +17,13 @@ from pagehop_lab.run.progress import Progress
 from pagehop_lab.store import RunFolder
 from pagehop_lab.suites.head import Head
 from pagehop_lab.suites.results import Results
-from pagehop_lab.suites.server_results import ServerResults
+from pagehop_lab.suites.server_results import AnyServers
 from pagehop_lab.suites.table import Section, Table
 
 ONE_REPEAT = "load.repeats = 1: one repeat does not show its spread, so every ratio will have a ?; set 3"
 """A warning of plans."""
 
-AnyResults = Results | ServerResults
+AnyResults = Results | AnyServers
 P = TypeVar("P", bound=Plan | ServersPlan)
 
 
@@ -32,7 +32,7 @@ class Report:
     """Everything that a run says."""
 
     head: Head
-    about: Mapping[str, Any]
+    about: Mapping[str, object]
     sections: Sequence[Section]
     of_the_run: Sequence[Table]
     """Missing measurements, and all measurements."""

@@ -14,6 +14,7 @@ from pagehop_lab.plan.tables import Table, choose
 from pagehop_lab.run.servers import Bench, Product
 from pagehop_lab.suites.attributes import measure, run, tables
 from pagehop_lab.suites.attributes.cases import CASES, MODELS
+from pagehop_lab.suites.attributes.records import DocumentRecord
 from pagehop_lab.suites.inserts import tables as inserts
 from pagehop_lab.suites.server_results import ServerResults
 from pagehop_lab.suites.servers import ServersSuite
@@ -32,7 +33,7 @@ class AttributesLoad(ServersLoad):
     repeats: int = 2
 
 
-class Attributes(ServersSuite):
+class Attributes(ServersSuite[DocumentRecord]):
     name: ClassVar = "attributes"
     how: ClassVar = (
         "For each number of attributes and each layout a table is made, filled, settled, asked by one client at "
@@ -65,8 +66,8 @@ class Attributes(ServersSuite):
     def bench(self, plan: ServersPlan) -> Bench:
         return run.Attributes(plan)
 
-    def of_the_run(self, results: ServerResults) -> list[Shown]:
+    def of_the_run(self, results: ServerResults[DocumentRecord]) -> list[Shown]:
         return inserts.of_the_run(results)
 
-    def sections(self, results: ServerResults) -> list[Section]:
+    def sections(self, results: ServerResults[DocumentRecord]) -> list[Section]:
         return tables.sections(results)

@@ -20,6 +20,7 @@ import numpy as np
 from devserver import mongo
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.suites.attributes.cases import names, wanted_name
+from pagehop_lab.suites.attributes.records import OutOfLine
 from pagehop_lab.suites.attributes.sql_documents import POOL_RANDOM, TABLE, VALUES
 
 _BATCH_BYTES = 1 << 20
@@ -65,7 +66,7 @@ class BsonDocuments:
         said = json.dumps(self.server.command("explain", self.rows.question(), verbosity="queryPlanner"), default=str)
         return said, by_key(said)
 
-    def out_of_line(self) -> dict[str, float]:
+    def out_of_line(self) -> OutOfLine:
         return {}
 
     def drop(self) -> None:

@@ -8,9 +8,11 @@ from typing import Any
 from devserver import ferretdb, releases
 from devserver.configuration import Configuration
 from pagehop_lab.analysis.case import Case
+from pagehop_lab.analysis.server_records import LoadedRecord
 from pagehop_lab.plan.servers import ServerSpec, ServersPlan
 from pagehop_lab.run.servers import Instance, Product, Wrapped
 from pagehop_lab.suites.attributes import measure as attributes
+from pagehop_lab.suites.attributes.records import DocumentRecord
 
 
 @dataclass(frozen=True)
@@ -68,11 +70,11 @@ class Attributes:
 
     plan: ServersPlan
 
-    def load(self, instance: Any) -> dict[str, Any]:
+    def load(self, instance: Any) -> LoadedRecord:
         assert isinstance(instance, DocumentServer)
         return {"load_s": 0.0}
 
-    def measure(self, instance: Any, case: Case, slowed: float) -> dict[str, Any]:
+    def measure(self, instance: Any, case: Case, slowed: float) -> DocumentRecord:
         assert not slowed
         load, seed = self.plan.load, self.plan.seed
         return attributes.measure(instance.ours, instance.model, case.range, case.script, load.rows, load.seconds, seed)

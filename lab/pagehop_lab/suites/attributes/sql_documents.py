@@ -12,6 +12,7 @@ import numpy as np
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.measure.wires import Numbers, Where
 from pagehop_lab.suites.attributes.cases import names, wanted_name
+from pagehop_lab.suites.attributes.records import OutOfLine
 
 TABLE = "documents"
 _STATEMENT_BYTES = 1 << 20
@@ -52,7 +53,7 @@ class SqlDocuments:
         # Keys that could be used, and the key that is used.
         return plan, ("'PRIMARY', 'PRIMARY'" if is_mysql else f"using {TABLE}_pkey") in plan
 
-    def out_of_line(self) -> dict[str, float]:
+    def out_of_line(self) -> OutOfLine:
         """The size of PostgreSQL's TOAST table, which has long values, in pieces."""
         if self.rows.where.is_mysql:
             return {}

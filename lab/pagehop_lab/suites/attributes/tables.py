@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 
 from pagehop_lab.suites import of_servers
 from pagehop_lab.suites.attributes.cases import LAYOUTS
+from pagehop_lab.suites.attributes.records import DocumentRecord
 from pagehop_lab.suites.inserts import tables as inserts
 from pagehop_lab.suites.server_results import Measured, ServerResults
 from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, through_medians
 
 
-def sections(results: ServerResults) -> list[Section]:
+def sections(results: ServerResults[DocumentRecord]) -> list[Section]:
     """By the number of attributes, then where the time goes."""
     tables = [
         by_count(results, "qps", "QPS", lambda one: one.qps, ",.0f", "Middle of the repeats."),
@@ -35,7 +36,7 @@ def sections(results: ServerResults) -> list[Section]:
     return [Section(f"{results.load['rows']:,} documents ({layouts})", [chart(results)], tables)]
 
 
-def chart(results: ServerResults) -> Chart:
+def chart(results: ServerResults[DocumentRecord]) -> Chart:
     """CPU of a query by the number of attributes."""
     series = []
     for server in results.names:
@@ -53,7 +54,12 @@ def chart(results: ServerResults) -> Chart:
 
 
 def by_count(
-    results: ServerResults, name: str, title: str, of: Callable[[Measured], float | None], form: str, note: str
+    results: ServerResults[DocumentRecord],
+    name: str,
+    title: str,
+    of: Callable[[Measured[DocumentRecord]], float | None],
+    form: str,
+    note: str,
 ) -> Table:
     """A row for each server and layout, a column for each number of attributes."""
     counts = sorted({_count(one) for one in results.measured})
@@ -66,7 +72,7 @@ def by_count(
     return Table(name, title, ("server", "y", *(f"N = {count:,}" for count in counts)), rows, note)
 
 
-def slopes(results: ServerResults) -> Table:
+def slopes(results: ServerResults[DocumentRecord]) -> Table:
     """The cost of one more attribute, from N = 10 to the largest N."""
     counts = sorted({_count(one) for one in results.measured} - {1})
     rows = []
@@ -82,7 +88,7 @@ def slopes(results: ServerResults) -> Table:
     return Table("slopes", "What one attribute more costs", columns, rows, f"Server CPU, from N = {first} to {last}.")
 
 
-def profiles(results: ServerResults) -> Table:
+def profiles(results: ServerResults[DocumentRecord]) -> Table:
     """Where the server's time goes."""
     rows, reasons = [], set[str]()
     for one in results.measured:
@@ -103,34 +109,38 @@ def profiles(results: ServerResults) -> Table:
     return Table("profile", "Where the time goes", ("server", "test", "%", "library", "function"), rows, note)
 
 
-def _count(one: Measured) -> int:
+def _count(one: Measured[DocumentRecord]) -> int:
     return int(one.case.partition(".")[0][1:])
 
 
-def _layout(one: Measured) -> str:
+def _layout(one: Measured[DocumentRecord]) -> str:
     return one.case.partition(".")[2]
 
 
-def _cpu(one: Measured) -> float | None:
+def _cpu(one: Measured[DocumentRecord]) -> float | None:
     found = one.raw["server_cpu_us_per_query"]
     return None if found is None else float(found)
 
 
-def _bytes(one: Measured) -> float | None:
+def _bytes(one: Measured[DocumentRecord]) -> float | None:
     return float(one.raw["bytes_per_row"])
 
 
-def _toast(one: Measured) -> float | None:
+def _toast(one: Measured[DocumentRecord]) -> float | None:
     found = one.raw.get("toast_bytes_per_row")
     return None if found is None else float(found)
 
 
-def _middle(found: Sequence[Measured], of: Callable[[Measured], float | None]) -> float | None:
+def _middle(
+    found: Sequence[Measured[DocumentRecord]], of: Callable[[Measured[DocumentRecord]], float | None]
+) -> float | None:
     figures = [figure for one in found if (figure := of(one)) is not None]
     return statistics.median(figures) if figures else None
 
 
-def _cell(found: Sequence[Measured], of: Callable[[Measured], float | None], form: str) -> Cell:
+def _cell(
+    found: Sequence[Measured[DocumentRecord]], of: Callable[[Measured[DocumentRecord]], float | None], form: str
+) -> Cell:
     middle = _middle(found, of)
     title = f"{len(found)} valid {'repeats' if len(found) > 1 else 'repeat'}"
     return Cell("-") if middle is None else Cell.of(middle, form, file=found[0].file, title=title)

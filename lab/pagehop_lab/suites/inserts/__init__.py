@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from pagehop_lab.analysis.case import Case
+from pagehop_lab.analysis.server_records import StepRecord
 from pagehop_lab.plan.load import ServersLoad
 from pagehop_lab.plan.servers import ServersPlan
 from pagehop_lab.plan.tables import Table
@@ -24,7 +25,7 @@ CLEANING = {"autovacuum": "on", "autovacuum_naptime": "5s"}
 """Dead rows are cleaned up during the measurement, as on a server in production."""
 
 
-class Inserts(ServersSuite):
+class Inserts(ServersSuite[StepRecord]):
     name: ClassVar = "inserts"
     how: ClassVar = (
         "Every server has new data, three secondary indexes, and clients in processes of their own: one inserts, "
@@ -46,7 +47,7 @@ class Inserts(ServersSuite):
     def cases(self, load: ServersLoad) -> Sequence[Case]:
         return STEPS
 
-    def compared(self, case: str) -> Sequence[Compared]:
+    def compared(self, case: str) -> Sequence[Compared[StepRecord]]:
         return (RATE, CPU, WRITTEN) if case.startswith("l.") else (RATE, CPU)
 
     def servers(self, plan: ServersPlan) -> Mapping[str, Product]:
@@ -55,8 +56,8 @@ class Inserts(ServersSuite):
     def bench(self, plan: ServersPlan) -> Bench:
         return run.Inserts(plan)
 
-    def of_the_run(self, results: ServerResults) -> list[Shown]:
+    def of_the_run(self, results: ServerResults[StepRecord]) -> list[Shown]:
         return tables.of_the_run(results)
 
-    def sections(self, results: ServerResults) -> list[Section]:
+    def sections(self, results: ServerResults[StepRecord]) -> list[Section]:
         return tables.sections(results)

@@ -9,6 +9,7 @@ from typing import Any
 
 from devserver import DevServerError
 from pagehop_lab.analysis.case import Case
+from pagehop_lab.analysis.server_records import LoadedRecord, StepRecord
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.measure.steps import State
 from pagehop_lab.plan.servers import ServersPlan
@@ -23,13 +24,13 @@ class Inserts:
     plan: ServersPlan
     _states: dict[int, State] = field(default_factory=dict)
 
-    def load(self, instance: Any) -> dict[str, Any]:
+    def load(self, instance: Any) -> LoadedRecord:
         load = self.plan.load
         said = sales.load(instance, load.rows, self.plan.seed, load.load_timeout_s)
         self._states[id(instance)] = State(0, said["rows"])
         return said
 
-    def measure(self, instance: Any, case: Case, slowed: float) -> dict[str, Any]:
+    def measure(self, instance: Any, case: Case, slowed: float) -> StepRecord:
         assert not slowed
         load = self.plan.load
         assert isinstance(load, InsertsLoad)
@@ -39,7 +40,7 @@ class Inserts:
                 return sales.write(instance, seed, state, case.range, seconds)
             raw = sales.query(instance, seed, state, case.script, case.range, seconds, load.commit_rows)
             # Rows by their keys are anywhere; the part that an index covers may be in memory.
-            return raw | ({"expects_reads": case.script == "point"} if load.memory_mib else {})
+            return raw | {"expects_reads": case.script == "point"} if load.memory_mib else raw
 
 
 @contextlib.contextmanager

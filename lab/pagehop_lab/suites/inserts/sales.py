@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pagehop_lab.analysis.server_records import LoadedRecord, StepRecord
 from pagehop_lab.measure import inserts
 from pagehop_lab.measure.steps import State
 from pagehop_lab.measure.wires import Numbers, Where
@@ -53,7 +54,7 @@ class Tables(Protocol):
     def data_bytes(self) -> int: ...
 
 
-def load(tables: Tables, rows: int, seed: int, timeout_s: float) -> dict[str, Any]:
+def load(tables: Tables, rows: int, seed: int, timeout_s: float) -> LoadedRecord:
     """Loads rows, 100 a commit (l.i0), then makes the three secondary indexes (l.x)."""
     tables.execute(_CREATE)
     said = inserts.fill(tables.pid, Sales(Where.of(tables), seed, "range"), rows, timeout_s)
@@ -75,7 +76,7 @@ def window(tables: Tables) -> tuple[int, int]:
     return int(low), int(high)
 
 
-def write(tables: Tables, seed: int, state: State, commit_rows: int, seconds: float) -> dict[str, Any]:
+def write(tables: Tables, seed: int, state: State, commit_rows: int, seconds: float) -> StepRecord:
     """Inserts and deletes as fast as they go (l.i1, l.i2)."""
     # The inserted rows differ from the loaded ones.
     return inserts.write(tables.pid, Sales(Where.of(tables), seed + 1, "range"), state, commit_rows, seconds)
@@ -84,7 +85,7 @@ def write(tables: Tables, seed: int, state: State, commit_rows: int, seconds: fl
 def query(
     tables: Tables, seed: int, state: State, kind: str, rate: float, seconds: float,
     commit_rows: int = inserts.BESIDE_ROWS,
-) -> dict[str, Any]:  # fmt: skip
+) -> StepRecord:  # fmt: skip
     """Queries that an index covers (`range`, qr), or by key (`point`, qp), while rows change."""
     rows = Sales(Where.of(tables), seed + 2, kind)
     form = "FORMAT=JSON " if rows.where.is_mysql else ""

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 from pagehop_lab.analysis.intervals import Interval, compared, unpaired
 from pagehop_lab.analysis.load_verdicts import WRITE_SHARE_MIN
+from pagehop_lab.analysis.server_records import StepRecord
 from pagehop_lab.analysis.turns import Run, load_run
 from pagehop_lab.suites import beside, of_servers
 from pagehop_lab.suites.latencies import of_measured, percentiles
 from pagehop_lab.suites.paired_servers import over
 from pagehop_lab.suites.ratios import NOTE, ratio_cell
-from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
+from pagehop_lab.suites.server_results import AnyServers, Measured, R, ServerFacts, ServerResults
 from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, brief, through_medians, with_marks
 
-Figure = Callable[[Measured], float | None]
+Figure = Callable[[Measured[R]], float | None]
+_LoadRate = Literal["load_rows_per_s", "index_rows_per_s"]
+_LoadField = Literal["load_rows_per_s", "load_client_share", "index_s"]
+_LOAD_STEPS: Mapping[str, _LoadRate] = {"l.i0": "load_rows_per_s", "l.x": "index_rows_per_s"}
 
 
-def sections(results: ServerResults) -> list[Section]:
+def sections(results: ServerResults[StepRecord]) -> list[Section]:
     """Loading, writing, asking beside writing."""
     tables = [
         relative(results),
@@ -37,13 +42,13 @@ def sections(results: ServerResults) -> list[Section]:
     ]
 
 
-def of_the_run(results: ServerResults) -> list[Table]:
+def of_the_run(results: AnyServers) -> list[Table]:
     """Missing measurements, and all measurements."""
     note = "The servers themselves clean up dead rows during the measurement."
     return [of_servers.missing(results), of_servers.servers(results, note)]
 
 
-def chart(results: ServerResults) -> Chart:
+def chart(results: ServerResults[StepRecord]) -> Chart:
     """Queries beside writes."""
     series = []
     for server in results.names:
@@ -59,12 +64,12 @@ def chart(results: ServerResults) -> Chart:
     return Chart("beside", "Queries beside writes", "rows inserted, and deleted, a second", "QPS", series, False, note)
 
 
-def latencies(results: ServerResults) -> Chart:
+def latencies(results: ServerResults[StepRecord]) -> Chart:
     """Latency of queries beside the most writes of the plan."""
     every = [one for server in results.names for one in _asked(results, server)]
     most = max((one.raw["write_target"] for one in every), default=0)
     curves = {
-        f"{server} {step}": of_measured(results.of(server, step), "latency_ms")
+        f"{server} {step}": of_measured(results.of(server, step), lambda raw: raw.get("latency_ms"))
         for server in results.names
         for step in dict.fromkeys(one.case for one in every if one.raw["write_target"] == most)
     }
@@ -72,10 +77,10 @@ def latencies(results: ServerResults) -> Chart:
     return percentiles("latencies", title, curves)
 
 
-def relative(results: ServerResults) -> Table:
+def relative(results: ServerResults[StepRecord]) -> Table:
     """Each step's rate over that of the base."""
     rows = []
-    for step, of in (("l.i0", "load_rows_per_s"), ("l.x", "index_rows_per_s")):
+    for step, of in _LOAD_STEPS.items():
         rates = {facts.name: _load_rates(facts, of, results.load["rows"]) for facts in results.servers}
         base = rates.get(results.base)
         found = {name: _over(rates[name], base) for name in results.names if base and rates.get(name)}
@@ -92,10 +97,10 @@ def relative(results: ServerResults) -> Table:
     return Table("relative", "Relative rates", ("step", *results.names), rows, note, is_heat=True)
 
 
-def absolute(results: ServerResults) -> Table:
+def absolute(results: ServerResults[StepRecord]) -> Table:
     """Each step's rate, of every server."""
     rows = []
-    for step, of in (("l.i0", "load_rows_per_s"), ("l.x", "index_rows_per_s")):
+    for step, of in _LOAD_STEPS.items():
         rates = {facts.name: _load_rates(facts, of, results.load["rows"]) for facts in results.servers}
         found = [rates[name] for name in results.names]
         rows.append([Cell(step), *(Cell.of(statistics.median(one.values()) if one else None, ",.0f") for one in found)])
@@ -105,7 +110,7 @@ def absolute(results: ServerResults) -> Table:
     return Table("absolute", "Rates", ("step", *results.names), rows, note)
 
 
-def sustained(results: ServerResults) -> Table:
+def sustained(results: ServerResults[StepRecord]) -> Table:
     """Share of the rate of writes beside queries that was reached."""
     steps = list(dict.fromkeys(one.case for one in results.measured if one.raw.get("write_target")))
     rows = [
@@ -118,11 +123,11 @@ def sustained(results: ServerResults) -> Table:
     return Table("sustained", "Writes beside queries, of the scheduled rate", ("step", *results.names), rows, note)
 
 
-def _rate(found: Sequence[Measured]) -> Cell:
+def _rate(found: Sequence[Measured[StepRecord]]) -> Cell:
     return Cell.of(statistics.median(one.qps for one in found), ",.1f", file=found[0].file) if found else Cell("-")
 
 
-def _kept(results: ServerResults, server: str, step: str) -> Cell:
+def _kept(results: ServerResults[StepRecord], server: str, step: str) -> Cell:
     found = [one for one in results.measured if (one.server, one.case) == (server, step)]
     if not found:
         return Cell("-")
@@ -137,20 +142,20 @@ def _over(figures: Mapping[Run, float], base: Mapping[Run, float]) -> Interval:
     return unpaired([*figures.values()], [*base.values()])
 
 
-def _over_base(results: ServerResults, server: str, step: str) -> Cell:
+def _over_base(results: ServerResults[StepRecord], server: str, step: str) -> Cell:
     figures = [one.qps for one in results.of(server, step)]
     title = f"{statistics.median(figures):,.1f} a second" if figures else ""
     return ratio_cell(over(results, server, results.base, step), "", title, is_base=server == results.base)
 
 
-def _load_rates(facts: ServerFacts, name: str, rows: int) -> dict[Run, float]:
+def _load_rates(facts: ServerFacts, name: _LoadRate, rows: int) -> dict[Run, float]:
     return {
         load_run(one, number): rows / one["index_s"] if name == "index_rows_per_s" else float(one[name])
         for number, one in enumerate(facts.loads)
     }
 
 
-def loads(results: ServerResults) -> Table:
+def loads(results: ServerResults[StepRecord]) -> Table:
     """Rows without an index, and the indexes."""
     rows = [
         [
@@ -168,7 +173,7 @@ def loads(results: ServerResults) -> Table:
     return Table("loads", "Loading", columns, rows, note)
 
 
-def writes(results: ServerResults) -> Table:
+def writes(results: ServerResults[StepRecord]) -> Table:
     """Inserts and deletes at the same rate, at full speed."""
     rows = []
     for server in results.names:
@@ -197,7 +202,7 @@ def writes(results: ServerResults) -> Table:
     return Table("writes", "Writing as fast as it goes", columns, rows, note)
 
 
-def queries(results: ServerResults) -> Table:
+def queries(results: ServerResults[StepRecord]) -> Table:
     """One client that queries at full speed, beside inserts and deletes at a fixed rate."""
     rows = []
     for server in results.names:
@@ -227,7 +232,7 @@ def queries(results: ServerResults) -> Table:
     return Table("queries", "Asking beside writes", columns, rows, note)
 
 
-def seconds(results: ServerResults) -> Table:
+def seconds(results: ServerResults[StepRecord]) -> Table:
     """Work in each second: stalls show here."""
     rows = []
     for one in results.measured:
@@ -245,7 +250,7 @@ def seconds(results: ServerResults) -> Table:
     return Table("seconds", "In each second", columns, rows, note)
 
 
-def points(results: ServerResults) -> Table:
+def points(results: AnyServers) -> Table:
     """Every measurement."""
     more = {
         "recall@10": lambda one: Cell.of(one.raw.get("recall"), ".4f"),
@@ -255,27 +260,27 @@ def points(results: ServerResults) -> Table:
     return of_servers.points(results, "points-inserts", more, note, ("step", "a second"))
 
 
-def figure(found: Sequence[Measured], of: Figure, form: str) -> Cell:
+def figure(found: Sequence[Measured[R]], of: Figure[R], form: str) -> Cell:
     """The middle of the repeats."""
     figures = [one for one in map(of, found) if one is not None]
     return Cell.of(statistics.median(figures) if figures else None, form)
 
 
-def of_dict(name: str, key: str) -> Figure:
+def of_dict(name: Literal["commit_ms", "latency_ms"], key: str) -> Figure[StepRecord]:
     """One of several figures of the same."""
     return lambda one: float(one.raw[name][key])
 
 
-def _asked(results: ServerResults, server: str) -> list[Measured]:
+def _asked(results: ServerResults[StepRecord], server: str) -> list[Measured[StepRecord]]:
     """All steps with queries, valid or not."""
     return [one for one in results.measured if one.server == server and "write_target" in one.raw]
 
 
-def _told(one: Measured) -> str:
+def _told(one: Measured[StepRecord]) -> str:
     recall = f" at recall {one.raw['recall']:.4f}" if "recall" in one.raw else ""
     return f"{one.raw['rows_per_s']:,.0f} rows/s: {one.qps:,.1f} QPS{recall}"
 
 
-def _middle(facts: ServerFacts, name: str, form: str) -> Cell:
+def _middle(facts: ServerFacts, name: _LoadField, form: str) -> Cell:
     figures = [one[name] for one in facts.loads if name in one]
     return Cell.of(statistics.median(figures) if figures else None, form)

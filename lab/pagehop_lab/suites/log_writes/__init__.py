@@ -14,12 +14,13 @@ from pagehop_lab.run.servers import Bench, Product
 from pagehop_lab.suites.log_writes import plan as plans
 from pagehop_lab.suites.log_writes import run, tables
 from pagehop_lab.suites.log_writes.plan import OPTIONS, LogLoad
+from pagehop_lab.suites.log_writes.records import CommitsRecord
 from pagehop_lab.suites.server_results import ServerResults
 from pagehop_lab.suites.servers import ServersSuite
 from pagehop_lab.suites.table import Section
 
 
-class LogWrites(ServersSuite):
+class LogWrites(ServersSuite[CommitsRecord]):
     name: ClassVar = "log-writes"
     how: ClassVar = (
         "Clients insert one row in each commit, by sysbench. Each log is on a file system of its own, a file that "
@@ -61,5 +62,5 @@ class LogWrites(ServersSuite):
     def bench(self, plan: ServersPlan) -> Bench:
         return run.LogWrites(plan)
 
-    def sections(self, results: ServerResults) -> list[Section]:
+    def sections(self, results: ServerResults[CommitsRecord]) -> list[Section]:
         return tables.sections(results)

@@ -7,11 +7,11 @@ are written with the rest of their page, and again with the bytes that come next
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from pagehop_lab.analysis.case import Case
+from pagehop_lab.suites.log_writes.records import CommitsRecord, LogRecord
 
 UNEXPLAINED_MAX = 0.02
 
@@ -103,7 +103,7 @@ class WriteBack:
         return 1 - self.total / self.written if self.written else None
 
 
-def write_back(raw: Mapping[str, Any]) -> WriteBack | None:
+def write_back(raw: CommitsRecord) -> WriteBack | None:
     """The bytes of a raw measurement by kind; None if it did not wait for the pages."""
     pages = raw.get("pages")
     if pages is None:
@@ -112,13 +112,13 @@ def write_back(raw: Mapping[str, Any]) -> WriteBack | None:
     return WriteBack(logs, pages["bytes"], pages["doubled_bytes"], raw["kernel"]["write_bytes"])
 
 
-def _log_bytes(log: Mapping[str, Any]) -> float:
+def _log_bytes(log: LogRecord) -> float:
     """Bytes of the log as the server counts them, or by the formula, or by the log's growth."""
-    found = account({**log, "device": log["device"] or {"bytes": 0}})
+    found = account({**log, "device": log["device"] or {"bytes": 0, "writes": 0}})
     return float(log["logical_bytes"]) if found is None or found.log is None else found.log
 
 
-def account(log: Mapping[str, Any]) -> Account | None:
+def account(log: LogRecord) -> Account | None:
     """The account of a log of a raw measurement; None if its disk is shared."""
     if log["device"] is None:
         return None
@@ -129,11 +129,11 @@ def account(log: Mapping[str, Any]) -> Account | None:
     found: float | None = counted
     if counted is None and writes and grown:
         found = expected(grown / writes, log["page_bytes"]) * grown
-    besides = (log["requests"] or {}).get("file_system_bytes", 0)
+    besides = log["requests"]["file_system_bytes"] if log["requests"] else 0
     return Account(log["device"]["bytes"], found, counted is None, besides)
 
 
-def per_sync(log: Mapping[str, Any]) -> float | None:
+def per_sync(log: LogRecord) -> float | None:
     """Bytes of a log per sync, or per write if the server does not count syncs."""
     times = log["syncs"] or log["writes"]
     return bytes_per_sync(log["logical_bytes"], times) if times and log["logical_bytes"] else None

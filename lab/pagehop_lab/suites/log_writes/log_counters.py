@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from devserver import DevServerError
+from pagehop_lab.suites.log_writes.records import PagesRecord
 
 # Counters of PostgreSQL, with the first version that has each; later ones win.
 _POSTGRES_OWN = (
@@ -109,7 +110,7 @@ def _postgres_pages(server: Any, major: int) -> dict[str, float]:
     return own
 
 
-def written_back(own: Mapping[str, float]) -> dict[str, Any]:
+def written_back(own: Mapping[str, float]) -> PagesRecord:
     """Of counters that grew: bytes of pages that were written to their files, and by which process.
 
     `doubled` are those that InnoDB wrote to its doublewrite buffer before; `images` are

@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pagehop_lab.machine import counters
 from pagehop_lab.measure.oltp import MeasureError, reason
@@ -34,6 +33,7 @@ from pagehop_lab.measure.storage import Counters
 from pagehop_lab.measure.tracing import ISSUED, Trace
 from pagehop_lab.measure.usage import family
 from pagehop_lab.suites.log_writes.log_counters import written_back
+from pagehop_lab.suites.log_writes.records import CommitsRecord, LogDevice, LogRecord, LogRequests
 
 SCRIPT = Path(__file__).with_name("commits.lua")
 _SECTOR_BYTES = 512
@@ -81,7 +81,7 @@ class Asked:
     """
 
 
-def measure(asked: Asked) -> dict[str, Any]:
+def measure(asked: Asked) -> CommitsRecord:
     """Commits a second, and the ledger. MeasureError if the measurement fails."""
     with contextlib.ExitStack() as stack:
         traces = {log.name: _trace(log, stack) for log in asked.logs if log.own_disk}
@@ -184,22 +184,25 @@ def _run(asked: Asked) -> tuple[int, float, float]:
     return commits, qps, client_cpu_s
 
 
-def _log(log: LogPlace, before: _Look, after: _Look, trace: Trace | None) -> dict[str, Any]:
+def _log(log: LogPlace, before: _Look, after: _Look, trace: Trace | None) -> LogRecord:
     """What one log took."""
 
-    def grown(name: str | None) -> int | None:
-        return None if name is None else int(after.own[name] - before.own[name])
+    def grown(name: str) -> int:
+        return int(after.own[name] - before.own[name])
+
+    def grown_if_any(name: str | None) -> int | None:
+        return None if name is None else grown(name)
 
     first, last = before.disks[log.name], after.disks[log.name]
-    device = None
+    device: LogDevice | None = None
     if log.own_disk and first and last:
         device = {
             "bytes": (last.write_sectors - first.write_sectors) * _SECTOR_BYTES, "writes": last.writes - first.writes,
         }  # fmt: skip
     return {
         "name": log.name, "sector_bytes": log.sector_bytes, "page_bytes": log.page_bytes,
-        "logical_bytes": grown(log.logical), "counted_bytes": grown(log.written), "writes": grown(log.writes),
-        "syncs": grown(log.syncs), "device": device,
+        "logical_bytes": grown(log.logical), "counted_bytes": grown_if_any(log.written),
+        "writes": grown_if_any(log.writes), "syncs": grown_if_any(log.syncs), "device": device,
         "requests": None if trace is None else by_place(trace, extents_under(log.folder)),
     }  # fmt: skip
 
@@ -214,13 +217,13 @@ def _trace(log: LogPlace, stack: contextlib.ExitStack) -> Trace | None:
     return trace
 
 
-def by_place(trace: Trace, extents: Sequence[tuple[int, int]]) -> dict[str, Any]:
+def by_place(trace: Trace, extents: Sequence[tuple[int, int]]) -> LogRequests:
     """Bytes written to the extents of the log's files and elsewhere, and the smallest write."""
     with trace.lines() as lines:
         return split(lines, extents) | {"lost": trace.lost()}
 
 
-def split(lines: Iterable[str], extents: Sequence[tuple[int, int]]) -> dict[str, Any]:
+def split(lines: Iterable[str], extents: Sequence[tuple[int, int]]) -> LogRequests:
     """The same from the lines of a trace.
 
     An extent is its first byte, and the byte after its last one.

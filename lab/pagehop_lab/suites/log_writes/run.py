@@ -19,6 +19,7 @@ from devserver.releases import ServerMissingError
 from devserver.tree import Tree
 from devserver.volume import forget
 from pagehop_lab.analysis.case import Case
+from pagehop_lab.analysis.server_records import LoadedRecord
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.plan.servers import ServerSpec, ServersPlan
 from pagehop_lab.run.places import Held, Place
@@ -28,6 +29,7 @@ from pagehop_lab.suites.log_writes.cases import LogCase
 from pagehop_lab.suites.log_writes.log_counters import COUNTERS
 from pagehop_lab.suites.log_writes.measure import LogPlace
 from pagehop_lab.suites.log_writes.plan import LogLoad, needed_bytes_each
+from pagehop_lab.suites.log_writes.records import CommitsRecord
 
 _TABLE = "commits"
 _WAL_BYTES, _PAGE_BYTES, _SECTOR_BYTES = 8192, 4096, 512
@@ -161,7 +163,7 @@ class LogWrites:
     def _tree(self) -> Tree:
         return sysbench.install()
 
-    def load(self, instance: Logged) -> dict[str, Any]:
+    def load(self, instance: Logged) -> LoadedRecord:
         """Creates an empty table and preallocated log files."""
         server = instance.ours
         if isinstance(server, postgres.Instance):
@@ -181,7 +183,7 @@ class LogWrites:
         }
         return {"load_s": 0.0, "places": places}
 
-    def measure(self, instance: Logged, case: Case, slowed: float) -> dict[str, Any]:
+    def measure(self, instance: Logged, case: Case, slowed: float) -> CommitsRecord:
         """One size of commits by a number of clients."""
         assert isinstance(case, LogCase)
         assert not slowed

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from pagehop_lab.suites import of_servers
 from pagehop_lab.suites.log_writes.cases import Account, account, expected, least, per_sync, write_back
+from pagehop_lab.suites.log_writes.records import CommitsRecord, LogDevice, LogRecord
 from pagehop_lab.suites.server_results import Measured, ServerResults
 from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table
 
-Log = Mapping[str, Any]
 
-
-def sections(results: ServerResults) -> list[Section]:
+def sections(results: ServerResults[CommitsRecord]) -> list[Section]:
     """Amplification first, the ledger after it."""
     waited = [pages(results)] if any("pages" in one.raw for one in results.measured) else []
     found = [amplification(results), ledger(results), *waited, kernel(results)]
@@ -21,7 +17,7 @@ def sections(results: ServerResults) -> list[Section]:
     return [Section("Logs of commits, each with its own disk", [chart(results)], tables)]
 
 
-def chart(results: ServerResults) -> Chart:
+def chart(results: ServerResults[CommitsRecord]) -> Chart:
     """Bytes at the disk for each byte of a row, by the size of commits."""
     series = []
     for server in results.names:
@@ -40,14 +36,19 @@ def chart(results: ServerResults) -> Chart:
     )
 
 
-def _of_payload(one: Measured) -> float | None:
+def _of_payload(one: Measured[CommitsRecord]) -> float | None:
+    devices = _devices(one)
+    return float(sum(device["bytes"] for device in devices)) / float(one.raw["payload_bytes"]) if devices else None
+
+
+def _devices(one: Measured[CommitsRecord]) -> list[LogDevice] | None:
+    """What the disk of each log was given; None if a log has no disk of its own."""
     devices = [log["device"] for log in one.raw["logs"]]
-    if not devices or None in devices:
-        return None
-    return float(sum(device["bytes"] for device in devices)) / float(one.raw["payload_bytes"])
+    known = [device for device in devices if device is not None]
+    return known if len(known) == len(devices) else None
 
 
-def amplification(results: ServerResults) -> Table:
+def amplification(results: ServerResults[CommitsRecord]) -> Table:
     """Each log by the formulas and as measured."""
     rows = []
     for one in results.measured:
@@ -79,18 +80,18 @@ def amplification(results: ServerResults) -> Table:
     return Table("amplification", "Write amplification", columns, rows, note)
 
 
-def _in_files(log: Log, device: int) -> int:
-    return int(device - (log["requests"] or {}).get("file_system_bytes", 0))
+def _in_files(log: LogRecord, device: int) -> int:
+    return int(device - (log["requests"]["file_system_bytes"] if log["requests"] else 0))
 
 
-def ledger(results: ServerResults) -> Table:
+def ledger(results: ServerResults[CommitsRecord]) -> Table:
     """Bytes of a commit by counter, and whether they add up."""
     rows = []
     for one in results.measured:
         count = one.raw["count"]
         for log in one.raw["logs"]:
             found = account(log)
-            traced = log["requests"] or {}
+            traced = log["requests"]
             rows.append([
                 Cell(one.server), Cell(one.case), Cell(log["name"]),
                 Cell.of(one.raw["commit_bytes"], ",d"),
@@ -117,7 +118,7 @@ def ledger(results: ServerResults) -> Table:
     return Table("ledger", "Who wrote how much", columns, rows, note)
 
 
-def pages(results: ServerResults) -> Table:
+def pages(results: ServerResults[CommitsRecord]) -> Table:
     """Pages that were written to their files after the commits, beside the logs."""
     rows = []
     for one in results.measured:
@@ -150,18 +151,18 @@ def pages(results: ServerResults) -> Table:
     return Table("pages", "Pages and their copies, beside the logs", columns, rows, note)
 
 
-def kernel(results: ServerResults) -> Table:
+def kernel(results: ServerResults[CommitsRecord]) -> Table:
     """The kernel's counts for the server's processes, for all logs and everything else."""
     rows = []
     for one in results.measured:
         count, told = one.raw["count"], one.raw["kernel"]
-        devices = [log["device"] for log in one.raw["logs"]]
+        devices = _devices(one)
         rows.append([
             Cell(one.server), Cell(one.case),
             Cell.of(told["write_syscall_bytes"] / count, ",.0f"),
             Cell.of(told["write_bytes"] / count, ",.0f"),
             Cell.of(None if told["data_bytes"] is None else told["data_bytes"] / count, ",.0f"),
-            Cell.of(None if None in devices else sum(one["bytes"] for one in devices) / count, ",.0f"),
+            Cell.of(None if devices is None else sum(device["bytes"] for device in devices) / count, ",.0f"),
         ])  # fmt: skip
     columns = ("server", "test", "write()", "dirtied", "data", "disks of logs")
     note = (
@@ -184,7 +185,7 @@ def _verdict(found: Account | None) -> Cell:
     return Cell.of(found.unexplained, "+.1%", invalid=not found.adds_up)
 
 
-def points(results: ServerResults) -> Table:
+def points(results: ServerResults[CommitsRecord]) -> Table:
     """Every measurement."""
     more = {
         "commits": of_servers.raw("count", ",d"),
@@ -196,6 +197,6 @@ def points(results: ServerResults) -> Table:
     return of_servers.points(results, "points-logs", more, note, ("test", "commits/s"))
 
 
-def _requests(one: Measured) -> float | None:
-    devices = [log["device"] for log in one.raw["logs"]]
-    return None if None in devices else sum(device["writes"] for device in devices) / one.raw["count"]
+def _requests(one: Measured[CommitsRecord]) -> float | None:
+    devices = _devices(one)
+    return None if devices is None else sum(device["writes"] for device in devices) / one.raw["count"]

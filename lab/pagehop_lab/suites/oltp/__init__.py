@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from pagehop_lab.analysis.case import Case
+from pagehop_lab.analysis.server_records import OltpRecord
 from pagehop_lab.measure import oltp
 from pagehop_lab.plan.load import ServersLoad
 from pagehop_lab.plan.servers import ServersPlan
@@ -20,7 +21,7 @@ from pagehop_lab.suites.table import Section
 from pagehop_lab.suites.table import Table as Shown
 
 
-class Oltp(ServersSuite):
+class Oltp(ServersSuite[OltpRecord]):
     name: ClassVar = "oltp"
     how: ClassVar = (
         "Every repeat has new servers with new data; all servers are held at once, and each test is asked of one "
@@ -45,8 +46,8 @@ class Oltp(ServersSuite):
     def bench(self, plan: ServersPlan) -> Bench:
         return Sysbench(plan)
 
-    def of_the_run(self, results: ServerResults) -> list[Shown]:
+    def of_the_run(self, results: ServerResults[OltpRecord]) -> list[Shown]:
         return tables.of_the_run(results)
 
-    def sections(self, results: ServerResults) -> list[Section]:
+    def sections(self, results: ServerResults[OltpRecord]) -> list[Section]:
         return tables.sections(results)

@@ -10,6 +10,7 @@ from typing import Any
 from devserver import sysbench
 from devserver.tree import Tree
 from pagehop_lab.analysis.case import Case
+from pagehop_lab.analysis.server_records import LoadedRecord, OltpRecord
 from pagehop_lab.measure import oltp
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.plan.servers import ServerSpec, ServersPlan
@@ -27,16 +28,16 @@ class Sysbench:
     def _tree(self) -> Tree:
         return sysbench.install()
 
-    def load(self, instance: Any) -> dict[str, Any]:
+    def load(self, instance: Any) -> LoadedRecord:
         load = self.plan.load
         load_s = oltp.load(self._tree, instance, load.rows, self.plan.seed, load.load_timeout_s)
         instance.settle()
         return {"load_s": load_s, "ceiling": oltp.measure(self._tree, instance, self._ask("ceiling", 1, 0.0))}
 
-    def measure(self, instance: Any, case: Case, slowed: float) -> dict[str, Any]:
+    def measure(self, instance: Any, case: Case, slowed: float) -> OltpRecord:
         return oltp.measure(self._tree, instance, self._ask(case.script, case.range, slowed)) | self._expected(case)
 
-    def in_turns(self, asked: Mapping[ServerSpec, Any], case: Case) -> dict[ServerSpec, dict[str, Any] | MeasureError]:
+    def in_turns(self, asked: Mapping[ServerSpec, Any], case: Case) -> dict[ServerSpec, OltpRecord | MeasureError]:
         """All servers in rounds of short turns."""
         told = [
             (instance, replace(self._ask(case.script, case.range, server.slowed), doubled=server.doubled))
@@ -49,7 +50,7 @@ class Sysbench:
             for server, one in zip(asked, found, strict=True)
         }
 
-    def _expected(self, case: Case) -> dict[str, Any]:
+    def _expected(self, case: Case) -> OltpRecord:
         """Whether a test of data larger than memory has to read from storage."""
         return {"expects_reads": case.script in READS_ROWS} if self.plan.load.memory_mib else {}
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Literal
 
 from pagehop_lab.analysis.changes import LEVEL, Repeats, changes_of_tests
 from pagehop_lab.analysis.paired import PARTS, ROUNDS_MIN, in_parts, without_weather
 from pagehop_lab.analysis.relative import by_group
+from pagehop_lab.analysis.server_records import LoadedRecord, OltpRecord
 from pagehop_lab.suites import beside, of_servers
 from pagehop_lab.suites.of_servers import raw
 from pagehop_lab.suites.oltp.cases import GROUPS
-from pagehop_lab.suites.paired_servers import over
+from pagehop_lab.suites.paired_servers import RatedField, over
 from pagehop_lab.suites.ratios import NOTE, is_valid, ratio_cell, rounded
 from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
 from pagehop_lab.suites.table import Cell, Section, Table
@@ -21,11 +23,16 @@ from pagehop_lab.suites.table import Cell, Section, Table
 # QPS and CPU are searched for changes, in a table each.
 _FAMILIES = 2
 
+_CostField = Literal["server_cpu_us_per_query", "server_switches_per_query", "bytes_read_per_query"]
+"""The costs of a query that have a table."""
+_TimedField = Literal["qps", "server_cpu_us_per_query"]
+"""The figures that are searched for changes, which each turn has."""
+
 Medians = Mapping[str, Mapping[str, float]]
 """By server, then by test."""
 
 
-def sections(results: ServerResults) -> list[Section]:
+def sections(results: ServerResults[OltpRecord]) -> list[Section]:
     """Groups first, single tests after them."""
     tables = [
         groups(results),
@@ -43,12 +50,12 @@ def sections(results: ServerResults) -> list[Section]:
     return [Section(f"{len(results.groups)} tests, {len(results.names)} servers", (), tables)]
 
 
-def of_the_run(results: ServerResults) -> list[Table]:
+def of_the_run(results: ServerResults[OltpRecord]) -> list[Table]:
     """Missing measurements, and all measurements."""
     return [of_servers.missing(results), servers(results)]
 
 
-def _medians(results: ServerResults, of: Callable[[Measured], float | None]) -> Medians:
+def _medians(results: ServerResults[OltpRecord], of: Callable[[Measured[OltpRecord]], float | None]) -> Medians:
     """The middle of the valid repeats of each test."""
     found: dict[str, dict[str, float]] = {}
     for server in results.names:
@@ -59,7 +66,7 @@ def _medians(results: ServerResults, of: Callable[[Measured], float | None]) -> 
     return found
 
 
-def groups(results: ServerResults) -> Table:
+def groups(results: ServerResults[OltpRecord]) -> Table:
     """The five numbers of each group."""
     rows = []
     for server in results.names:
@@ -87,7 +94,7 @@ def groups(results: ServerResults) -> Table:
     return Table("groups", "Relative QPS by group", columns, rows, note)
 
 
-def relative(results: ServerResults) -> Table:
+def relative(results: ServerResults[OltpRecord]) -> Table:
     """QPS of each test over the base's."""
 
     def one(server: str, case: str) -> Cell:
@@ -100,7 +107,7 @@ def relative(results: ServerResults) -> Table:
     return replace(_by_case(results, "relative", "Relative QPS", one, note), is_heat=True)
 
 
-def absolute(results: ServerResults) -> Table:
+def absolute(results: ServerResults[OltpRecord]) -> Table:
     """QPS of each test: the base's as measured, that of others by their ratio to it."""
 
     def one(server: str, case: str) -> Cell:
@@ -118,7 +125,7 @@ def absolute(results: ServerResults) -> Table:
     return _by_case(results, "qps", "QPS", one, note)
 
 
-def costs(results: ServerResults, name: str, table: str, title: str, form: str) -> Table:
+def costs(results: ServerResults[OltpRecord], name: _CostField, table: str, title: str, form: str) -> Table:
     """The cost of a query, which explains changes of throughput."""
     figures = _medians(results, lambda one: one.raw[name])
     return _by_case(
@@ -130,14 +137,14 @@ def costs(results: ServerResults, name: str, table: str, title: str, form: str) 
     )
 
 
-def _reads(results: ServerResults) -> Table:
+def _reads(results: ServerResults[OltpRecord]) -> Table:
     """Reads from storage if data are larger than memory."""
     return costs(results, "bytes_read_per_query", "reads", "Bytes read from storage for a query", ",.0f")
 
 
-def found_changes(results: ServerResults, name: str, table: str, title: str) -> Table:
+def found_changes(results: ServerResults[OltpRecord], name: _TimedField, table: str, title: str) -> Table:
     """Tests with a figure that changed between neighboring servers, and the other changes."""
-    figures = {
+    figures: Mapping[str, RatedField] = {
         "QPS %": "qps",
         "CPU/query %": "server_cpu_us_per_query",
         "switches/query %": "server_switches_per_query",
@@ -179,26 +186,34 @@ def found_changes(results: ServerResults, name: str, table: str, title: str) -> 
     return Table(table, title, columns, shown, note)
 
 
-def _repeats(results: ServerResults, names: Sequence[str], case: str, name: str) -> Repeats | None:
+def _repeats(results: ServerResults[OltpRecord], names: Sequence[str], case: str, name: _TimedField) -> Repeats | None:
     """A figure of each server in each repeat; None if it is not known of all.
 
     If servers took turns, the figures are corrected for changes in the machine's speed. Parts of
     one repeat with many rounds stand for repeats.
     """
     repeats = [results.of(server, case) for server in names]
-    if any(one.raw[name] is None for ones in repeats for one in ones):
+    figures = [[one.raw[name] for one in ones] for ones in repeats]
+    known = [[figure for figure in ones if figure is not None] for ones in figures]
+    if [len(ones) for ones in known] != [len(ones) for ones in figures]:
         return None
     together = [{one.raw.get("together"): one for one in ones} for ones in repeats]
     common = [token for token in together[0] if token and all(token in ones for ones in together)]
     if not common:
-        return Repeats([[one.raw[name] for one in ones] for ones in repeats])
-    rounds = [[[turn[name] for turn in ones[token].raw["rounds"]] for token in common] for ones in together]
+        return Repeats(known)
+    rounds = [[_in_turns(ones[token], name) for token in common] for ones in together]
     if len(common) == 1 and all(parts := [in_parts(repeats[0]) for repeats in rounds]):
         rounds = parts
     return Repeats(without_weather(rounds), in_blocks=True)
 
 
-def points(results: ServerResults) -> Table:
+def _in_turns(one: Measured[OltpRecord], name: _TimedField) -> list[float]:
+    """A figure in each turn; not a number where it is not known."""
+    figures = [turn[name] for turn in one.raw["rounds"]]
+    return [math.nan if figure is None else figure for figure in figures]
+
+
+def points(results: ServerResults[OltpRecord]) -> Table:
     """Every measurement, with the cost of a query."""
     more = {
         "server CPU us": raw("server_cpu_us_per_query", ",.2f"),
@@ -211,10 +226,10 @@ def points(results: ServerResults) -> Table:
     return of_servers.points(results, "points-servers", more, note)
 
 
-def servers(results: ServerResults) -> Table:
+def servers(results: ServerResults[OltpRecord]) -> Table:
     """Versions, and the cost of loading their table."""
 
-    def figure(of: Callable[[Sequence[Mapping[str, Any]]], float], form: str) -> Callable[[ServerFacts], Cell]:
+    def figure(of: Callable[[Sequence[LoadedRecord]], float], form: str) -> Callable[[ServerFacts], Cell]:
         return lambda facts: Cell.of(of(facts.loads) if facts.loads else None, form)
 
     more = {
@@ -225,7 +240,9 @@ def servers(results: ServerResults) -> Table:
     return of_servers.servers(results, "Ceiling: QPS of SELECT 1, by which the client is measured.", more)
 
 
-def _by_case(results: ServerResults, name: str, title: str, cell: Callable[[str, str], Cell], note: str) -> Table:
+def _by_case(
+    results: ServerResults[OltpRecord], name: str, title: str, cell: Callable[[str, str], Cell], note: str
+) -> Table:
     """A table with a row for each test and a column for each server."""
     rows = [
         [Cell(case), Cell(group), *(cell(server, case) for server in results.names)]
@@ -234,7 +251,7 @@ def _by_case(results: ServerResults, name: str, title: str, cell: Callable[[str,
     return Table(name, title, ("test", "group", *results.names), rows, note)
 
 
-def _middle(results: ServerResults, server: str, case: str) -> str:
+def _middle(results: ServerResults[OltpRecord], server: str, case: str) -> str:
     """The raw file nearest to the middle of the repeats."""
     repeats = results.of(server, case)
     if not repeats:
@@ -243,11 +260,11 @@ def _middle(results: ServerResults, server: str, case: str) -> str:
     return min(repeats, key=lambda one: abs(one.qps - middle)).file
 
 
-def _spread(results: ServerResults, server: str, case: str) -> str:
+def _spread(results: ServerResults[OltpRecord], server: str, case: str) -> str:
     figures: Sequence[float] = [one.qps for one in results.of(server, case)]
     return f"{min(figures):,.1f} to {max(figures):,.1f} QPS, {len(figures)} repeats" if figures else ""
 
 
-def _percent(results: ServerResults, before: str, after: str, case: str, name: str) -> float | None:
+def _percent(results: ServerResults[OltpRecord], before: str, after: str, case: str, name: RatedField) -> float | None:
     found = over(results, after, before, case, name)
     return None if found is None else (found.middle - 1) * 100

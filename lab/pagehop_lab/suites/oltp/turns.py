@@ -11,12 +11,12 @@ import contextlib
 import os
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from devserver.tree import Tree
 from pagehop_lab.analysis.paired import turn_order
+from pagehop_lab.analysis.server_records import UNKNOWN, OltpRecord
 from pagehop_lab.measure import oltp
 from pagehop_lab.measure.oltp import Ask, Deadline, Look, MeasureError, Subject
 from pagehop_lab.measure.processes import Cost, client_share, total
@@ -47,7 +47,7 @@ class _Client:
     subject: Subject
     ask: Ask
     process: subprocess.Popen[bytes]
-    lines: Any
+    lines: Iterator[tuple[int, float, int, int]]
     """The output of sysbench, line by line."""
     late: Deadline
     """That of the lines of a turn."""
@@ -77,7 +77,7 @@ class _Client:
         return oltp.look(self.members, self.process.pid)
 
 
-Found = dict[str, Any] | MeasureError
+Found = OltpRecord | MeasureError
 
 
 def in_turns(tree: Tree, asked: Sequence[tuple[Subject, Ask]], rounds: int) -> list[Found]:
@@ -152,7 +152,7 @@ def _turn(ends: Sequence[Sequence[tuple[float, int, int]]], first: Look, last: L
     )
 
 
-def _raw(client: _Client) -> dict[str, Any]:
+def _raw(client: _Client) -> OltpRecord:
     """All turns of a server together; `rounds` has each of them."""
     turns, cores = client.turns, os.cpu_count() or 1
     elapsed_s = sum(turn.seconds for turn in turns)
@@ -161,7 +161,9 @@ def _raw(client: _Client) -> dict[str, Any]:
     busy_s = sum(turn.busy_s for turn in turns)
     jump_s: float = max([turn.clock_jump_s for turn in turns], key=abs)
     known = oltp.costs(server, queries, max((busy_s - server.cpu_s - used.cpu_s) / elapsed_s, 0.0))
-    return (known if client.members else dict.fromkeys(known)) | {
+    return {
+        **OltpRecord(),
+        **(known if client.members else UNKNOWN),
         "errors": 0,
         "count": queries,
         "events": sum(turn.events for turn in turns),

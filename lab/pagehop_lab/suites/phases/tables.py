@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Literal
 
 from pagehop_lab.analysis.points import Point, shown
+from pagehop_lab.analysis.records import Disk, Phase
 from pagehop_lab.analysis.settings import Setting, settings_of
 from pagehop_lab.suites import every_suite
 from pagehop_lab.suites.concurrency import tables as concurrency
 from pagehop_lab.suites.results import Results
 from pagehop_lab.suites.table import Cell, Section, Table, with_marks
-
-Disk = Mapping[str, Any]
 
 
 def sections(results: Results) -> list[Section]:
@@ -73,12 +71,12 @@ def profiles(results: Results, dataset: str) -> Table:
     return Table(f"profiles-{dataset}", "Phases and what they ask of the disk", columns, rows, note)
 
 
-def _named(phase: Mapping[str, Any], point: Point) -> dict[str, Any]:
+def _named(phase: Phase, point: Point) -> Phase:
     return {**phase, "phase": f"search by {point.sessions}"}
 
 
-def _phase(phase: Mapping[str, Any], file: str) -> list[Cell]:
-    seconds, disk = phase["seconds"], phase["disk"] or {}
+def _phase(phase: Phase, file: str) -> list[Cell]:
+    seconds, disk = phase["seconds"], phase["disk"] or Disk()
     return [
         Cell(phase["phase"], phase["phase"]),
         Cell.of(seconds, ",.2f", file=file),
@@ -87,7 +85,8 @@ def _phase(phase: Mapping[str, Any], file: str) -> list[Cell]:
         Cell.of(disk.get("writes_per_s"), ",.1f"),
         Cell.of(_kib(disk, "bytes_per_read"), ",.1f"),
         Cell.of(_kib(disk, "bytes_per_write"), ",.1f"),
-        *(_requests(disk, kind) for kind in ("reads", "writes")),
+        _requests(disk, "reads"),
+        _requests(disk, "writes"),
         Cell.of(_random_share(disk), ".0%"),
         Cell.of(disk.get("read_share"), ".0%"),
         Cell.of(disk.get("queue_depth"), ".2f"),
@@ -95,7 +94,7 @@ def _phase(phase: Mapping[str, Any], file: str) -> list[Cell]:
     ]
 
 
-def _requests(disk: Disk, kind: str) -> Cell:
+def _requests(disk: Disk, kind: Literal["reads", "writes"]) -> Cell:
     """Requests by size; sizes with at least a hundredth of the requests."""
     traced = disk.get("requests")
     if traced is None:
@@ -113,7 +112,7 @@ def _random_share(disk: Disk) -> float | None:
     return None if traced is None else traced["reads"]["random_share"]
 
 
-def _kib(disk: Disk, name: str) -> float | None:
+def _kib(disk: Disk, name: Literal["bytes_per_read", "bytes_per_write"]) -> float | None:
     figure = disk.get(name)
     return None if figure is None else figure / 1024
 

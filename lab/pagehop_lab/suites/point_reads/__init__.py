@@ -23,12 +23,13 @@ from pagehop_lab.suites.point_reads.plan import (
     PointLoad,
     needed_bytes_each,
 )
+from pagehop_lab.suites.point_reads.records import ReadRecord
 from pagehop_lab.suites.server_results import ServerResults
 from pagehop_lab.suites.servers import ServersSuite
 from pagehop_lab.suites.table import Section
 
 
-class PointReads(ServersSuite):
+class PointReads(ServersSuite[ReadRecord]):
     name: ClassVar = "point-reads"
     how: ClassVar = (
         "Rows are read by their keys, uniformly at random, by sysbench from servers and by a program of ours from "
@@ -106,5 +107,5 @@ class PointReads(ServersSuite):
     def bench(self, plan: ServersPlan) -> Bench:
         return run.PointReads(plan)
 
-    def sections(self, results: ServerResults) -> list[Section]:
+    def sections(self, results: ServerResults[ReadRecord]) -> list[Section]:
         return tables.sections(results)

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from pagehop_lab.analysis.server_records import DiskReads
 from pagehop_lab.measure.oltp import Deadline, lines
 from pagehop_lab.measure.processes import (
     Cost,
@@ -24,6 +24,7 @@ from pagehop_lab.measure.processes import (
 )
 from pagehop_lab.measure.storage import Counters
 from pagehop_lab.suites.point_reads.cases import WINDOW_S, settled
+from pagehop_lab.suites.point_reads.records import ReadRecord
 
 _SILENCE_MAX_S = 60.0
 
@@ -75,7 +76,7 @@ class _Told:
         return sum(queries for _, queries in self.lines.values())
 
 
-def measure(asked: Asked) -> dict[str, Any]:
+def measure(asked: Asked) -> ReadRecord:
     """Reads a second, and the work of processes and disk per read. MeasureError if it fails."""
     process = subprocess.Popen(
         asked.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **asked.env},
@@ -91,7 +92,7 @@ def measure(asked: Asked) -> dict[str, Any]:
         process.communicate()
 
 
-def _watch(process: subprocess.Popen[bytes], asked: Asked) -> dict[str, Any]:
+def _watch(process: subprocess.Popen[bytes], asked: Asked) -> ReadRecord:
     begun = time.monotonic()
     late = Deadline(begun + asked.settle_max_s + asked.seconds + _SILENCE_MAX_S)
     told, rates, reads = _Told(), [], []
@@ -143,7 +144,7 @@ def _look(asked: Asked, members: Sequence[int], client: int) -> _Look:
     return _Look(time.monotonic(), time.time(), cost(members), cost([client]), busy_s, threads_s, disk, own)
 
 
-def _raw(first: _Look, last: _Look, qps: float, count: int, client_us: float | None, clients: int) -> dict[str, Any]:
+def _raw(first: _Look, last: _Look, qps: float, count: int, client_us: float | None, clients: int) -> ReadRecord:
     """Figures for each read."""
     elapsed_s, cores = last.at_s - first.at_s, os.cpu_count() or 1
     work, client = last.work - first.work, last.client - first.client
@@ -152,7 +153,7 @@ def _raw(first: _Look, last: _Look, qps: float, count: int, client_us: float | N
     client_cpu_s = client.cpu_s if client_us is None else client_us * reads / 1e6
     server_cpu_s = work.cpu_s if client_us is None else max(work.cpu_s - client_cpu_s, 0.0)
     own_s = work.cpu_s + (client.cpu_s if client_us is None else 0.0)
-    disk = None
+    disk: DiskReads | None = None
     if first.disk and last.disk:
         requests, sectors = last.disk.reads - first.disk.reads, last.disk.read_sectors - first.disk.read_sectors
         disk = {

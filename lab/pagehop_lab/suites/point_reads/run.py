@@ -16,11 +16,13 @@ from devserver.configuration import Configuration
 from devserver.tree import Tree
 from devserver.volume import forget
 from pagehop_lab.analysis.case import Case
+from pagehop_lab.analysis.server_records import LoadedRecord
 from pagehop_lab.engines.engine import EngineError
 from pagehop_lab.measure.limit import MemoryLimit, limited
 from pagehop_lab.measure.oltp import MeasureError, script_command
 from pagehop_lab.measure.usage import family
 from pagehop_lab.plan.load import ServersLoad
+from pagehop_lab.plan.model import OptionValue
 from pagehop_lab.plan.servers import ServerSpec, ServersPlan
 from pagehop_lab.run.child import EngineFailed
 from pagehop_lab.run.environments import python
@@ -29,6 +31,7 @@ from pagehop_lab.suites.point_reads import embedded, rows
 from pagehop_lab.suites.point_reads import measure as point_reads
 from pagehop_lab.suites.point_reads.cases import ReadCase
 from pagehop_lab.suites.point_reads.plan import PointLoad, needed_bytes_each, usual_options
+from pagehop_lab.suites.point_reads.records import ReadRecord
 
 _PROGRAM = Path(embedded.__file__)
 _DATA = "data"
@@ -43,7 +46,7 @@ class Embedded:
     running = True
     pid: None = None
 
-    def __init__(self, name: str, folder: Path, options: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, folder: Path, options: Mapping[str, OptionValue]) -> None:
         self.name, self.folder, self.options = name, folder, dict(options)
 
     def start(self) -> None: ...
@@ -112,7 +115,7 @@ def start(server: Any, usual_mib: int) -> None:
         raise
 
 
-def within(limit: MemoryLimit, asked: point_reads.Asked) -> dict[str, Any]:
+def within(limit: MemoryLimit, asked: point_reads.Asked) -> ReadRecord:
     """A measurement within a limit of memory, which may be the reason if it fails."""
     try:
         return point_reads.measure(asked) | {"memory": limit.told()}
@@ -181,7 +184,7 @@ class StoredProduct:
         folder.mkdir()
         return Embedded(self.name, folder, self._embedded(server, configuration))
 
-    def _embedded(self, server: ServerSpec, configuration: Configuration) -> dict[str, Any]:
+    def _embedded(self, server: ServerSpec, configuration: Configuration) -> dict[str, OptionValue]:
         return {**usual_options(self.name), **dict(server.options), "cache_mib": configuration.cache_mib}
 
 
@@ -200,7 +203,7 @@ class PointReads:
     def _tree(self) -> Tree:
         return sysbench.install()
 
-    def load(self, instance: Stored) -> dict[str, Any]:
+    def load(self, instance: Stored) -> LoadedRecord:
         """Fills the table; returns the type of its file system, too."""
         load, server = self._load, instance.ours
         if isinstance(server, Embedded):
@@ -214,7 +217,7 @@ class PointReads:
         where = "an ext4 of its own" if instance.places[_DATA].volume else f"a folder: {instance.places[_DATA].why_not}"
         return {"load_s": load_s, "file_system": where, "client_us": self._client_us(server)}
 
-    def measure(self, instance: Stored, case: Case, slowed: float) -> dict[str, Any]:
+    def measure(self, instance: Stored, case: Case, slowed: float) -> ReadRecord:
         """One number of clients with one read-ahead, from empty caches, within the memory limit."""
         assert isinstance(case, ReadCase)
         assert not slowed

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from typing import Literal
 
 from pagehop_lab.suites import of_servers
 from pagehop_lab.suites.inserts.tables import Figure, figure
 from pagehop_lab.suites.point_reads.cases import variant
+from pagehop_lab.suites.point_reads.records import ReadRecord
 from pagehop_lab.suites.server_results import Measured, ServerResults
 from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, through_medians, with_marks
 
+_DiskField = Literal["reads_per_query", "bytes_per_read", "ms_per_read", "in_flight"]
 
-def sections(results: ServerResults) -> list[Section]:
+
+def sections(results: ServerResults[ReadRecord]) -> list[Section]:
     """Tables of reads first, then of the load."""
     load = results.load
     title = f"{load['rows']:,} rows of {load['row_bytes']} bytes, {load['memory_mib']} MiB of memory"
@@ -25,7 +29,7 @@ def sections(results: ServerResults) -> list[Section]:
     ]
 
 
-def chart(results: ServerResults, group: str) -> Chart:
+def chart(results: ServerResults[ReadRecord], group: str) -> Chart:
     """Throughput by clients, with one read-ahead."""
     series = []
     for server in results.names:
@@ -45,7 +49,7 @@ def chart(results: ServerResults, group: str) -> Chart:
     return Chart(f"reads-{group}", title, "clients", "QPS", series, False, note)
 
 
-def best(results: ServerResults) -> Chart:
+def best(results: ServerResults[ReadRecord]) -> Chart:
     """The most reads a second of each product and version, over all options and read-aheads."""
     found: dict[str, dict[int, list[tuple[float, str, str, list[float]]]]] = {}
     for server in results.names:
@@ -73,7 +77,7 @@ def _variant_told(word: str) -> str:
     return f"{word.partition('=')[2]} MiB of memory" if word.startswith("memory=") else word.upper()
 
 
-def storage_charts(results: ServerResults) -> list[Chart]:
+def storage_charts(results: ServerResults[ReadRecord]) -> list[Chart]:
     """Requests and KiB per query with the most clients, by read-ahead; by clients if read-ahead
     does not vary.
     """
@@ -87,9 +91,9 @@ def storage_charts(results: ServerResults) -> list[Chart]:
         for one in results.measured:
             raw, y = one.raw, of(one)
             # Without a file system of its own, the kernel's read-ahead cannot be set.
-            if y is None or (by_ahead and (raw["read_ahead_kib"] is None or raw["clients"] != most)):
-                continue
             x = raw["read_ahead_kib"] if by_ahead else raw["clients"]
+            if x is None or y is None or (by_ahead and raw["clients"] != most):
+                continue
             words = ", ".join([one.server, *map(_variant_told, variant(one.case).split())])
             mark = Mark(x, y, f"{one.case}: {y:,.2f}", one.file, not one.valid)
             series.setdefault(words, []).append(mark)
@@ -103,7 +107,7 @@ def _by_x(marks: Sequence[Mark]) -> list[list[Mark]]:
     return [[mark for mark in marks if mark.x == x] for x in dict.fromkeys(mark.x for mark in marks)]
 
 
-def reads(results: ServerResults) -> Table:
+def reads(results: ServerResults[ReadRecord]) -> Table:
     """Reads from storage for each read of a client, by counter."""
     rows = []
     for server in results.names:
@@ -118,7 +122,7 @@ def reads(results: ServerResults) -> Table:
                 figure(found, _disk("reads_per_query"), ",.2f"),
                 figure(found, _disk("bytes_per_read", 1 / 1024), ",.1f"),
                 figure(found, _kib_per_query, ",.1f"),
-                figure(found, lambda one: one.raw["bytes_read_per_query"] / 1024, ",.1f"),
+                figure(found, _process_kib, ",.1f"),
                 Cell(_own(found)),
                 figure(found, _disk("ms_per_read"), ",.3f"),
                 figure(found, _disk("in_flight"), ",.1f"),
@@ -139,7 +143,7 @@ def reads(results: ServerResults) -> Table:
     return Table("reads", "Point reads", columns, rows, note)
 
 
-def loads(results: ServerResults) -> Table:
+def loads(results: ServerResults[ReadRecord]) -> Table:
     """How large the data are."""
     logical = results.load["rows"] * results.load["row_bytes"]
     memory = results.load["memory_mib"] << 20
@@ -156,31 +160,37 @@ def loads(results: ServerResults) -> Table:
     return Table("loads", "Data", columns, rows, note)
 
 
-def points(results: ServerResults) -> Table:
+def points(results: ServerResults[ReadRecord]) -> Table:
     """Every measurement."""
     more = {"MiB held": lambda one: Cell.of(_peak_mib(one), ",.0f"), "busy cores": of_servers.raw("busy_cores", ".2f")}
     return of_servers.points(results, "points-reads", more, "MiB held: the most within the limit of memory.")
 
 
-def _peak_mib(one: Measured) -> float | None:
+def _peak_mib(one: Measured[ReadRecord]) -> float | None:
     peak = one.raw["memory"]["peak_bytes"]
     return None if peak is None else float(peak) / 2**20
 
 
-def _disk(name: str, scale: float = 1.0) -> Figure:
-    def of(one: Measured) -> float | None:
-        value = (one.raw["disk"] or {}).get(name)
+def _disk(name: _DiskField, scale: float = 1.0) -> Figure[ReadRecord]:
+    def of(one: Measured[ReadRecord]) -> float | None:
+        disk = one.raw["disk"]
+        value = None if disk is None else disk.get(name)
         return None if value is None else float(value) * scale
 
     return of
 
 
-def _kib_per_query(one: Measured) -> float | None:
+def _kib_per_query(one: Measured[ReadRecord]) -> float | None:
     disk = one.raw["disk"]
     return None if disk is None else disk["bytes"] / 1024 / (one.qps * one.raw["elapsed_s"])
 
 
-def _own(found: Sequence[Measured]) -> str:
+def _process_kib(one: Measured[ReadRecord]) -> float | None:
+    read = one.raw["bytes_read_per_query"]
+    return None if read is None else read / 1024
+
+
+def _own(found: Sequence[Measured[ReadRecord]]) -> str:
     """The server's own counters for each query, of one repeat."""
     told = found[0].raw["own_counters"]
     return ", ".join(f"{name} {value:,.2f}" for name, value in told.items()) or "-"

@@ -21,8 +21,7 @@ from pagehop_lab.suites.compared import (
     RATE,
     WRITTEN,
     Compared,
-    raw,
-    raw_in,
+    scaled,
 )
 from pagehop_lab.suites.inserts import tables as inserts
 from pagehop_lab.suites.inserts.cases import VECTOR_STEPS
@@ -33,6 +32,7 @@ from pagehop_lab.suites.table import Section
 from pagehop_lab.suites.table import Table as Shown
 from pagehop_lab.suites.vector_inserts import run, tables
 from pagehop_lab.suites.vector_inserts.plan import VectorLoad
+from pagehop_lab.suites.vector_inserts.records import VectorStepRecord
 from pagehop_lab.suites.vector_inserts.servers import MariaDbVectorProduct, PostgresVectorProduct
 
 # The versions that have an index over vectors.
@@ -40,14 +40,25 @@ _VERSIONS = {"pgvector": "18", "pagehop-postgres": "18", "mariadb": "11.8"}
 # Copies of a vector: in its table and in its index, and again for dead rows until they are cleaned
 # up.
 _COPIES = 6
+
+
+def _p99_ms(found: VectorStepRecord) -> float | None:
+    latency = found.get("latency_ms")
+    return None if latency is None else float(latency["p99"])
+
+
+def _index_mb(found: VectorStepRecord) -> float | None:
+    return scaled(found.get("index_bytes"), 1e6)
+
+
 _ASKED = (
     MISSED,
-    Compared("ms", raw_in("latency_ms", "p99"), "p99 of a query"),
-    Compared("MB", raw("index_bytes", 1e6), "bytes of the index after it"),
+    Compared("ms", _p99_ms, "p99 of a query"),
+    Compared("MB", _index_mb, "bytes of the index after it"),
 )
 
 
-class VectorInserts(ServersSuite):
+class VectorInserts(ServersSuite[VectorStepRecord]):
     name: ClassVar = "vector-inserts"
     how: ClassVar = (
         "Every server has new data, its index, and clients in separate processes: one inserts, one deletes as many "
@@ -91,7 +102,7 @@ class VectorInserts(ServersSuite):
         row_bytes = 800 + 4 * _COPIES * int(plan.load.dataset.rpartition("-")[2])
         return self.room(plan, row_bytes, len(plan.cases) * plan.load.seconds)
 
-    def compared(self, case: str) -> Sequence[Compared]:
+    def compared(self, case: str) -> Sequence[Compared[VectorStepRecord]]:
         return (RATE, CPU, WRITTEN) if case.startswith("l.") else (RATE, CPU, *_ASKED)
 
     def servers(self, plan: ServersPlan) -> Mapping[str, Product]:
@@ -101,8 +112,8 @@ class VectorInserts(ServersSuite):
     def bench(self, plan: ServersPlan) -> Bench:
         return run.VectorInserts(plan)
 
-    def of_the_run(self, results: ServerResults) -> list[Shown]:
+    def of_the_run(self, results: ServerResults[VectorStepRecord]) -> list[Shown]:
         return inserts.of_the_run(results)
 
-    def sections(self, results: ServerResults) -> list[Section]:
+    def sections(self, results: ServerResults[VectorStepRecord]) -> list[Section]:
         return tables.sections(results)

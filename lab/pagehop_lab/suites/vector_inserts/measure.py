@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from pagehop_lab.analysis.server_records import LoadedRecord
 from pagehop_lab.data import Dataset
 from pagehop_lab.measure import inserts
 from pagehop_lab.measure.steps import Float64, State
 from pagehop_lab.suites.inserts.cases import Moves, recall_while_moving
+from pagehop_lab.suites.vector_inserts.records import VectorStepRecord
 from pagehop_lab.suites.vector_inserts.vector_rows import Float32, VectorRows
 
 TABLE = "items"
@@ -46,7 +48,7 @@ class Tables(Protocol):
         """The table, for clients."""
 
 
-def load(tables: Tables, dataset: Dataset, rows: int, timeout_s: float) -> dict[str, Any]:
+def load(tables: Tables, dataset: Dataset, rows: int, timeout_s: float) -> LoadedRecord:
     """Rows without an index, 100 in a commit (l.i0), then the index (l.x)."""
     tables.create(dataset.facts.dim)
     said = inserts.fill(tables.pid, _rows(tables, dataset), rows, timeout_s)
@@ -57,16 +59,16 @@ def load(tables: Tables, dataset: Dataset, rows: int, timeout_s: float) -> dict[
     return said | {"index_s": index_s, "index_bytes": tables.index_bytes()}
 
 
-def write(tables: Tables, dataset: Dataset, state: State, commit_rows: int, seconds: float) -> dict[str, Any]:
+def write(tables: Tables, dataset: Dataset, state: State, commit_rows: int, seconds: float) -> VectorStepRecord:
     """Inserts and deletes as fast as they go (l.i1, l.i2)."""
     raw = inserts.write(tables.pid, _rows(tables, dataset), state, commit_rows, seconds)
-    return raw | {"rows_again_count": _again(state, dataset)}
+    return {**VectorStepRecord(), **raw, "rows_again_count": _again(state, dataset)}
 
 
 def query(
     tables: Tables, dataset: Dataset, state: State, rate: float, seconds: float,
     commit_rows: int = inserts.BESIDE_ROWS,
-) -> dict[str, Any]:  # fmt: skip
+) -> VectorStepRecord:  # fmt: skip
     """Queries at full speed beside a number of rows inserted and deleted a second (qv)."""
     plan, index_used = tables.plan(dataset.queries[0])
     before = State(state.low, state.high)
@@ -78,7 +80,9 @@ def query(
         np.asarray(dataset.base), _moves(moved.inserted, before.high, commit_rows),
         _moves(moved.deleted, before.low, commit_rows),
     )  # fmt: skip
-    return raw | {
+    return {
+        **VectorStepRecord(),
+        **raw,
         # The size of the index after rows were inserted and deleted.
         "index_bytes": tables.index_bytes(),
         "recall": float(judged.recall.mean()),

@@ -8,11 +8,13 @@ from typing import Any
 
 from pagehop_lab import data
 from pagehop_lab.analysis.case import Case
+from pagehop_lab.analysis.server_records import LoadedRecord
 from pagehop_lab.measure.steps import State
 from pagehop_lab.plan.servers import ServersPlan
 from pagehop_lab.suites.inserts.run import looked_at_again
 from pagehop_lab.suites.vector_inserts import measure as vector_inserts
 from pagehop_lab.suites.vector_inserts.plan import VectorLoad
+from pagehop_lab.suites.vector_inserts.records import VectorStepRecord
 
 
 @dataclass
@@ -29,13 +31,13 @@ class VectorInserts:
         rows = vector_inserts.VECTORS_PER_ROW * load.rows
         return data.prepare(load.dataset, None, rows, load.queries, None, self.plan.seed, lambda _: None)
 
-    def load(self, instance: Any) -> dict[str, Any]:
+    def load(self, instance: Any) -> LoadedRecord:
         load = self.plan.load
         said = vector_inserts.load(instance, self._dataset, load.rows, load.load_timeout_s)
         self._states[id(instance)] = State(0, said["rows"])
         return said
 
-    def measure(self, instance: Any, case: Case, slowed: float) -> dict[str, Any]:
+    def measure(self, instance: Any, case: Case, slowed: float) -> VectorStepRecord:
         assert not slowed
         load = self.plan.load
         assert isinstance(load, VectorLoad)

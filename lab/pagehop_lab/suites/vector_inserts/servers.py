@@ -65,10 +65,10 @@ class PostgresVectorProduct:
         ours = postgres.Instance(self.program(server), self.settings(server, configuration))
         return PostgresVectors(ours, options, method)
 
-    def options(self, server: ServerSpec) -> dict[str, Any]:
+    def options(self, server: ServerSpec) -> dict[str, OptionValue]:
         """The plan's options, with the engine's defaults for the rest."""
         about = self.method().description
-        usual: dict[str, Any] = {**about.build, **{name: values[0] for name, values in about.search.items()}}
+        usual: dict[str, OptionValue] = {**about.build, **{name: values[0] for name, values in about.search.items()}}
         return _checked(about.name, dict(server.options), usual)
 
     def method(self) -> PostgresServer:
@@ -155,7 +155,7 @@ class MariaDbVectorProduct:
 
     def new(self, server: ServerSpec, configuration: Configuration) -> MariaDbVectors:
         about = CATALOG["mariadb"].description
-        usual: dict[str, Any] = {**about.build, **{name: values[0] for name, values in about.search.items()}}
+        usual: dict[str, OptionValue] = {**about.build, **{name: values[0] for name, values in about.search.items()}}
         options = _checked("mariadb", dict(server.options), usual)
         if server.url is not None:
             return MariaDbVectors(_by_url(server.url, running.Mysql), options)
@@ -213,7 +213,7 @@ def _by_url(url: str, kind: type[running.Running]) -> Any:
     return given
 
 
-def _checked(name: str, options: Mapping[str, OptionValue], usual: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(name: str, options: Mapping[str, OptionValue], usual: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
     """The options with an engine's own defaults for the rest."""
     for option in options:
         if option not in usual:

@@ -9,9 +9,10 @@ from pagehop_lab.suites.inserts import tables as inserts
 from pagehop_lab.suites.inserts.tables import chart, figure, latencies, of_dict
 from pagehop_lab.suites.server_results import Measured, ServerResults
 from pagehop_lab.suites.table import Cell, Section, Table, with_marks
+from pagehop_lab.suites.vector_inserts.records import VectorStepRecord
 
 
-def sections(results: ServerResults) -> list[Section]:
+def sections(results: ServerResults[VectorStepRecord]) -> list[Section]:
     """Tables of loading, writing, and queries beside writes."""
     tables = [
         inserts.relative(results),
@@ -28,7 +29,7 @@ def sections(results: ServerResults) -> list[Section]:
     return [Section(title, with_marks([chart(results), latencies(results)]), tables)]
 
 
-def queries(results: ServerResults) -> Table:
+def queries(results: ServerResults[VectorStepRecord]) -> Table:
     """One client that queries at full speed, beside inserts and deletes at a fixed rate."""
     rows = []
     for server in results.names:
@@ -62,6 +63,6 @@ def queries(results: ServerResults) -> Table:
     return Table("queries", "Asking beside writes", columns, rows, note)
 
 
-def _index_mb(one: Measured) -> float | None:
+def _index_mb(one: Measured[VectorStepRecord]) -> float | None:
     found = one.raw.get("index_bytes")
     return None if found is None else float(found) / 1e6

@@ -24,6 +24,7 @@ from pagehop_lab.suites.vector_writers import plan as plans
 from pagehop_lab.suites.vector_writers import run as runs
 from pagehop_lab.suites.vector_writers import tables
 from pagehop_lab.suites.vector_writers.plan import FIGURES, WritersLoad
+from pagehop_lab.suites.vector_writers.records import WritersRecord
 from pagehop_lab.suites.vector_writers.servers import PRODUCTS, WritersProduct
 
 _VERSION = "18"
@@ -33,7 +34,7 @@ _DIM = 384
 _BYTES_PER_DIM, _BYTES_PER_ROW = 12, 1500
 
 
-class VectorWriters(ServersSuite):
+class VectorWriters(ServersSuite[WritersRecord]):
     name: ClassVar = "vector-writers"
     how: ClassVar = (
         "Every step begins with a copy of the same table and index, and a checkpoint. Writers are processes that "
@@ -119,11 +120,11 @@ class VectorWriters(ServersSuite):
     def bench(self, plan: ServersPlan) -> Bench:
         return runs.VectorWriters(plan)
 
-    def compared(self, case: str) -> Sequence[Compared]:
+    def compared(self, case: str) -> Sequence[Compared[WritersRecord]]:
         return plans.compared(case)
 
-    def of_the_run(self, results: ServerResults) -> list[Shown]:
+    def of_the_run(self, results: ServerResults[WritersRecord]) -> list[Shown]:
         return tables.of_the_run(results)
 
-    def sections(self, results: ServerResults) -> list[Section]:
+    def sections(self, results: ServerResults[WritersRecord]) -> list[Section]:
         return tables.sections(results)

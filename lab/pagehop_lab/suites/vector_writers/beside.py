@@ -12,13 +12,14 @@ from pagehop_lab.measure.steps import Float64, percentiles, raw_of_spent
 from pagehop_lab.suites.vector_writers import clients
 from pagehop_lab.suites.vector_writers.clients import TABLE
 from pagehop_lab.suites.vector_writers.measure import Asked, between, refuse_few, writers, written
+from pagehop_lab.suites.vector_writers.records import WritersRecord
 
 _COMING_S = 30.0
 # With fewer searches there is no 99th percentile.
 _SEARCHES_MIN = 200
 
 
-def vacuum(asked: Asked, count: int) -> dict[str, Any]:
+def vacuum(asked: Asked, count: int) -> WritersRecord:
     """Rows a second while autovacuum works on dead rows, and the rates shortly before and after."""
     load, server = asked.load, asked.server
     parts = round(1 / load.dead_share)
@@ -79,7 +80,7 @@ class _Vacuum:
         return bool(self.connection.execute(asked).fetchall())
 
 
-def search(asked: Asked, count: int) -> dict[str, Any]:
+def search(asked: Asked, count: int) -> WritersRecord:
     """Searches on a schedule: alone, and beside writers at a share of their full rate.
 
     The full rate is measured in between.
@@ -102,18 +103,19 @@ def search(asked: Asked, count: int) -> dict[str, Any]:
         beside, *times = crew.stop()
     spent = after.since(before)
     rows = between(times, spent.begun_s, spent.begun_s + spent.elapsed_s)
-    return raw_of_spent(spent, len(beside)) | {
+    said: WritersRecord = {
+        **WritersRecord(),
+        **raw_of_spent(spent, len(beside)),
         "storage_reads_per_query": None,
         "rows_full_per_s": full,
         "write_target": target,
         "rows_per_s": len(rows) / spent.elapsed_s,
         "index_used": index_used,
-        **latencies(idle, beside),
-        "arrays": {"idle": idle, "beside": beside},
     }
+    return said | latencies(idle, beside) | {"arrays": {"idle": idle, "beside": beside}}
 
 
-def latencies(idle: Float64, beside: Float64) -> dict[str, Any]:
+def latencies(idle: Float64, beside: Float64) -> WritersRecord:
     """Latencies of searches, from when they were due and from when they were sent.
 
     The second leaves out how late they were sent.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from pagehop_lab.measure.steps import Float64, Spent, percentiles, raw_of_spent
 from pagehop_lab.suites.vector_writers import clients
 from pagehop_lab.suites.vector_writers.clients import Place, Searcher, Share
 from pagehop_lab.suites.vector_writers.plan import WritersLoad
+from pagehop_lab.suites.vector_writers.records import WritersRecord
 from pagehop_lab.suites.vector_writers.servers import INDEX, WriterServer
 from pagehop_lab.suites.vector_writers.vectors import Supply
 
@@ -56,7 +56,7 @@ def writers(asked: Asked, count: int, rows: int | None, rate: float = 0.0) -> li
     ]
 
 
-def write(asked: Asked, count: int, seconds: float, *, is_split: bool = False) -> dict[str, Any]:
+def write(asked: Asked, count: int, seconds: float, *, is_split: bool = False) -> WritersRecord:
     """Inserts at full speed for some seconds, one row a commit.
 
     The log counts from the checkpoint before.
@@ -76,7 +76,7 @@ def write(asked: Asked, count: int, seconds: float, *, is_split: bool = False) -
     return written(spent, inserted) | log(asked, start, end, rows, is_split=is_split)
 
 
-def write_rows(asked: Asked, count: int, rows: int) -> dict[str, Any]:
+def write_rows(asked: Asked, count: int, rows: int) -> WritersRecord:
     """Inserts a number of rows at full speed, one a commit.
 
     The log counts from the checkpoint before.
@@ -94,7 +94,7 @@ def write_rows(asked: Asked, count: int, rows: int) -> dict[str, Any]:
     return written(spent, np.concatenate(times)) | log(asked, start, end, rows, is_split=True)
 
 
-def copy(asked: Asked) -> dict[str, Any]:
+def copy(asked: Asked) -> WritersRecord:
     """One COPY into the indexed table, by one client: this process."""
     first, count = asked.load.rows, asked.load.copy_rows
     rows = asked.supply.vectors.open().rows(first, first + count)
@@ -103,11 +103,14 @@ def copy(asked: Asked) -> dict[str, Any]:
         before = Look(asked.pid, of_this_process())
         asked.server.copy(connection, first, rows)
         spent = Look(asked.pid, of_this_process()).since(before)
-    said = raw_of_spent(spent, count) | {"storage_reads_per_query": None, "rows_per_s": count / spent.elapsed_s}
+    said: WritersRecord = {
+        **WritersRecord(), **raw_of_spent(spent, count), "storage_reads_per_query": None,
+        "rows_per_s": count / spent.elapsed_s,
+    }  # fmt: skip
     return said | log(asked, start, asked.server.log_end(), count, is_split=False)
 
 
-def recall(asked: Asked, count: int) -> dict[str, Any]:
+def recall(asked: Asked, count: int) -> WritersRecord:
     """Recall after many clients added rows, and after one build over these rows, by list."""
     load, server = asked.load, asked.server
     said = write_rows(asked, count, load.recall_rows)
@@ -143,11 +146,13 @@ def recall(asked: Asked, count: int) -> dict[str, Any]:
 # ---- what a step says ----
 
 
-def written(spent: Spent, inserted: Float64) -> dict[str, Any]:
+def written(spent: Spent, inserted: Float64) -> WritersRecord:
     """Figures of the rows that were inserted within a time."""
     if not len(inserted):
         raise MeasureError("no row came")
-    return raw_of_spent(spent, len(inserted)) | {
+    return {
+        **WritersRecord(),
+        **raw_of_spent(spent, len(inserted)),
         # A writer also reads old files of the log, and no state of caches was declared.
         "storage_reads_per_query": None,
         "rows_per_s": len(inserted) / spent.elapsed_s,
@@ -155,11 +160,13 @@ def written(spent: Spent, inserted: Float64) -> dict[str, Any]:
     }
 
 
-def log(asked: Asked, start: str, end: str, rows: int, *, is_split: bool) -> dict[str, Any]:
+def log(asked: Asked, start: str, end: str, rows: int, *, is_split: bool) -> WritersRecord:
     """Bytes of log per row, by kind."""
     found = asked.server.log_between(start, end, is_split)
-    split = {"log_record_bytes": found.record_bytes / rows, "log_image_bytes": found.image_bytes / rows}
-    return {"log_bytes": found.bytes / rows, "log_rows": rows} | (split if is_split else {})
+    said: WritersRecord = {"log_bytes": found.bytes / rows, "log_rows": rows}
+    if is_split:
+        said |= {"log_record_bytes": found.record_bytes / rows, "log_image_bytes": found.image_bytes / rows}
+    return said
 
 
 def between(times: Sequence[Float64], begun_s: float, end_s: float) -> Float64:

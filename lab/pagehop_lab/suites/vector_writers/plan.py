@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pagehop_lab.analysis.aims import Figure
 from pagehop_lab.analysis.case import Case
+from pagehop_lab.analysis.server_records import LoadedRecord, number_if_any
 from pagehop_lab.plan.load import ServersLoad
-from pagehop_lab.suites.compared import CREATE_INDEX, DATA, INDEX, MISSED, Compared, Raw, raw
+from pagehop_lab.suites.compared import CREATE_INDEX, DATA, INDEX, MISSED, Compared
+from pagehop_lab.suites.vector_writers.records import WritersRecord
 
 # Timed steps need room for this number of rows per second, at most.
 ROWS_PER_S_MAX = 8000
@@ -100,7 +101,7 @@ FIGURES: Mapping[str, Figure] = {
 """Names in the raw files."""
 
 
-def vacuum_share(found: Raw) -> float | None:
+def vacuum_share(found: WritersRecord) -> float | None:
     """The rate beside autovacuum over that before it, which every server has.
 
     Older files have a share over the mean of before and after, where autovacuum ended.
@@ -108,7 +109,7 @@ def vacuum_share(found: Raw) -> float | None:
     return None if "vacuum_s" not in found else found["rows_beside_per_s"] / found["rows_before_per_s"]
 
 
-def vacuum_s(found: Raw) -> float | None:
+def vacuum_s(found: WritersRecord) -> float | None:
     """Seconds of autovacuum; infinite if it still ran when the writers were stopped. Older files do
     not say whether it ended. If it did not end, there is no rate after it.
     """
@@ -116,7 +117,7 @@ def vacuum_s(found: Raw) -> float | None:
     return float(found["vacuum_s"]) if is_over else math.inf
 
 
-def compared(case: str) -> Sequence[Compared]:
+def compared(case: str) -> Sequence[Compared[WritersRecord]]:
     """The figures by which servers may be compared in a step: none that a schedule decides."""
     if case == "search":
         names = ("search_p50_ms", "search_p99_ms", "p50_over_idle", "p99_over_idle")
@@ -128,12 +129,18 @@ def compared(case: str) -> Sequence[Compared]:
     return [*written, MISSED] if case == "recall" else written
 
 
-def _compared(name: str, *, is_counted: bool = False) -> Compared:
+def _compared(name: str, *, is_counted: bool = False) -> Compared[WritersRecord]:
     figure = FIGURES[name]
-    return Compared(figure.unit, raw(name), figure.unit, figure.more_is_better, figure.is_counted and is_counted)
+    return Compared(
+        figure.unit,
+        lambda found: number_if_any(found, name),
+        figure.unit,
+        figure.more_is_better,
+        figure.is_counted and is_counted,
+    )
 
 
-def _data_mb(load: Mapping[str, Any]) -> float | None:
+def _data_mb(load: LoadedRecord) -> float | None:
     """None if it is less than the index, and so belongs to another database."""
     return None if load["data_bytes"] < load["index_bytes"] else float(load["data_bytes"]) / 1e6
 

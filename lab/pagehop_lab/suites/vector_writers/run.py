@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from pagehop_lab import data
 from pagehop_lab.analysis.case import Case
+from pagehop_lab.analysis.server_records import LoadedRecord
 from pagehop_lab.engines.engine import EngineError
 from pagehop_lab.measure.oltp import MeasureError
 from pagehop_lab.plan.servers import ServersPlan
 from pagehop_lab.suites.vector_writers import beside, measure
 from pagehop_lab.suites.vector_writers.measure import Asked
 from pagehop_lab.suites.vector_writers.plan import WritersLoad, fixed_rows
+from pagehop_lab.suites.vector_writers.records import WritersRecord
 from pagehop_lab.suites.vector_writers.servers import WriterServer
 from pagehop_lab.suites.vector_writers.vectors import Supply
 
@@ -41,7 +42,7 @@ class VectorWriters:
         dataset = data.prepare(load.dataset, None, rows, queries, "euclidean", self.plan.seed, lambda _: None)
         return Supply(dataset, self.plan.seed)
 
-    def load(self, instance: WriterServer) -> dict[str, Any]:
+    def load(self, instance: WriterServer) -> LoadedRecord:
         """Loads the table with which steps begin."""
         try:
             self._supply.need(self._load.rows, "loading")
@@ -50,7 +51,7 @@ class VectorWriters:
         except (EngineError, data.DataError) as error:
             raise MeasureError(str(error)) from None
 
-    def measure(self, instance: WriterServer, case: Case, slowed: float) -> dict[str, Any]:
+    def measure(self, instance: WriterServer, case: Case, slowed: float) -> WritersRecord:
         """One step, on a table of its own."""
         assert not slowed
         load = self._load
@@ -70,7 +71,7 @@ class VectorWriters:
         return found
 
 
-def _step(asked: Asked, case: Case) -> dict[str, Any]:
+def _step(asked: Asked, case: Case) -> WritersRecord:
     count, load = case.range, asked.load
     match case.script:
         case "write":

@@ -15,6 +15,7 @@ from typing import Any
 
 from devserver import DevServerError, postgres
 from devserver.configuration import Configuration
+from pagehop_lab.analysis.server_records import LoadedRecord
 from pagehop_lab.data import Dataset
 from pagehop_lab.engines.engine import Float32, OptionValue
 from pagehop_lab.engines.postgres_server import COMPONENTS, PostgresServer, connect, copy_rows
@@ -77,7 +78,7 @@ class WriterServer(Wrapped):
     def settle(self) -> None:
         """Does nothing: each step begins with a copy, so nothing is left to clean up."""
 
-    def load(self, dataset: Dataset, rows: Float32) -> dict[str, Any]:
+    def load(self, dataset: Dataset, rows: Float32) -> LoadedRecord:
         """Rows, then the index: the table that every step begins with."""
         self.ours.execute(f"DROP DATABASE IF EXISTS {_LOADED} WITH (FORCE)", f"CREATE DATABASE {_LOADED}")
         with self.connection(_LOADED) as connection:
@@ -134,7 +135,7 @@ class WriterServer(Wrapped):
 
     def searching(self, k: int, candidates: int | None = None) -> dict[str, str]:
         """Settings of a session that searches."""
-        known: dict[str, Any] = dict(self.options)
+        known: dict[str, OptionValue] = dict(self.options)
         if candidates is not None:
             known[_LISTS[self.method.description.name]] = candidates
             known |= {name: 0.0 for name in ("slack", "recall") if name in known}

@@ -3,24 +3,43 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from pagehop_lab.suites import of_servers, server_aims
-from pagehop_lab.suites.inserts.tables import figure, of_dict
+from pagehop_lab.suites.inserts.tables import Figure, figure
 from pagehop_lab.suites.latencies import of_measured, percentiles
-from pagehop_lab.suites.paired_servers import over
+from pagehop_lab.suites.paired_servers import RatedField, over
 from pagehop_lab.suites.ratios import NOTE, ratio_cell
 from pagehop_lab.suites.server_results import Measured, ServerFacts, ServerResults
 from pagehop_lab.suites.table import Cell, Chart, Mark, Section, Series, Table, through_medians, with_marks
 from pagehop_lab.suites.vector_writers.plan import FIGURES, vacuum_s, vacuum_share
+from pagehop_lab.suites.vector_writers.records import WritersRecord
 
 _WRITES = ("write-one", "write-many", "copy", "log-rows", "log-interval")
 # Figures that may be below 0.
 _DIFFERENCES = ("recall_gain",)
 
+_RowField = Literal[
+    "rows_per_s", "rows_before_per_s", "rows_beside_per_s", "rows_after_per_s", "rows_full_per_s", "cpu_us",
+    "log_bytes", "log_record_bytes", "log_image_bytes", "log_rows", "client_cpu_us_per_query",
+    "client_share_of_machine", "elapsed_s", "p50_over_idle", "p99_over_idle", "index_s",
+]  # fmt: skip
+"""Fields of a measurement that tables show the middle of."""
+_LOGGED: tuple[_RowField, ...] = ("log_bytes", "log_record_bytes", "log_image_bytes")
+_RATES: tuple[_RowField, ...] = ("rows_before_per_s", "rows_beside_per_s", "rows_after_per_s")
+_RELATIVE: Mapping[RatedField, str] = {
+    "rows_per_s": "rows/s", "cpu_us": "CPU us/row", "log_bytes": "log bytes/row",
+}  # fmt: skip
+_SEARCHED: Mapping[str, Callable[[WritersRecord], Mapping[str, float] | None]] = {
+    "alone": lambda raw: raw.get("idle_ms"), "beside writers": lambda raw: raw.get("latency_ms"),
+}  # fmt: skip
+_LoadField = Literal["rows", "rows_different", "index_s", "index_bytes"]
+_LOADED: Mapping[_LoadField, str] = {"rows": ",.0f", "rows_different": ",.0f"}
 
-def sections(results: ServerResults) -> list[Section]:
+
+def sections(results: ServerResults[WritersRecord]) -> list[Section]:
     """Tables of aims, of writes, of searches beside them, and of recall."""
     aims = server_aims.table(results, FIGURES, _DIFFERENCES)
     tables = [
@@ -40,13 +59,13 @@ def sections(results: ServerResults) -> list[Section]:
     return [Section(title, charts, [one for one in tables if one.rows or one.name in ("points-writers",)])]
 
 
-def of_the_run(results: ServerResults) -> list[Table]:
+def of_the_run(results: ServerResults[WritersRecord]) -> list[Table]:
     """Missing measurements, and all measurements."""
     note = "With synchronous_commit = off a commit is safe a moment later; the plan's durability decides it for all."
     return [of_servers.missing(results), of_servers.servers(results, note)]
 
 
-def chart(results: ServerResults) -> Chart:
+def chart(results: ServerResults[WritersRecord]) -> Chart:
     """Rows a second by the number of writers, of the servers for which a plan counts them."""
     series = []
     for server in results.names:
@@ -64,22 +83,22 @@ def chart(results: ServerResults) -> Chart:
     return Chart("writers", "Rows a second by the number of writers", "writers", "rows/s", series, False, note)
 
 
-def latencies(results: ServerResults) -> Chart:
+def latencies(results: ServerResults[WritersRecord]) -> Chart:
     """Latency of searches, alone and beside writers."""
     curves = {
-        f"{server}, {words}": of_measured(results.of(server, "search"), name)
+        f"{server}, {words}": of_measured(results.of(server, "search"), of)
         for server in results.names
-        for words, name in (("alone", "idle_ms"), ("beside writers", "latency_ms"))
+        for words, of in _SEARCHED.items()
     }
     note = f"{results.load['search_rate']:g} searches a second by a schedule; latency counts from when one was due."
     return percentiles("latencies", "Latency of searches, alone and beside writers", curves, note)
 
 
-def relative(results: ServerResults) -> Table:
+def relative(results: ServerResults[WritersRecord]) -> Table:
     """Rates, and bytes of log, over those of the base."""
     rows = []
     for case in _WRITES:
-        for name, what in (("rows_per_s", "rows/s"), ("cpu_us", "CPU us/row"), ("log_bytes", "log bytes/row")):
+        for name, what in _RELATIVE.items():
             cells = [
                 Cell("1.00", 1.0) if server == results.base
                 # Colors are for rates: for costs, less is better.
@@ -96,7 +115,7 @@ def _plain(cell: Cell, wanted: bool) -> Cell:
     return replace(cell, tone="") if wanted else cell
 
 
-def writes(results: ServerResults) -> Table:
+def writes(results: ServerResults[WritersRecord]) -> Table:
     """Every step that writes at full speed."""
     rows = _rows(results, _WRITES, lambda found: [
         figure(found, _of("rows_per_s"), ",.0f"),
@@ -119,12 +138,12 @@ def writes(results: ServerResults) -> Table:
     return Table("writes", "Writing as fast as it goes", columns, rows, note)
 
 
-def log(results: ServerResults) -> Table:
+def log(results: ServerResults[WritersRecord]) -> Table:
     """Bytes of log, by kind."""
     rows = _rows(results, ("log-rows", "log-interval"), lambda found: [
         figure(found, _of("log_rows"), ",.0f"),
         figure(found, _of("elapsed_s"), ",.1f"),
-        *(figure(found, _of(f"log_{name}"), ",.0f") for name in ("bytes", "record_bytes", "image_bytes")),
+        *(figure(found, _of(name), ",.0f") for name in _LOGGED),
     ])  # fmt: skip
     columns = ("server", "step", "valid", "rows", "s", "log bytes/row", "records", "page images")
     note = (
@@ -135,10 +154,10 @@ def log(results: ServerResults) -> Table:
     return Table("log", "Bytes of log a row", columns, rows, note)
 
 
-def vacuum(results: ServerResults) -> Table:
+def vacuum(results: ServerResults[WritersRecord]) -> Table:
     """Writers beside autovacuum."""
     rows = _rows(results, ("vacuum",), lambda found: [
-        *(figure(found, _of(f"rows_{name}_per_s"), ",.0f") for name in ("before", "beside", "after")),
+        *(figure(found, _of(name), ",.0f") for name in _RATES),
         figure(found, lambda one: vacuum_share(one.raw), ".2f"),
         _vacuum_s(found),
     ])  # fmt: skip
@@ -152,7 +171,7 @@ def vacuum(results: ServerResults) -> Table:
     return Table("vacuum", "Writing beside autovacuum", columns, rows, note)
 
 
-def searches(results: ServerResults) -> Table:
+def searches(results: ServerResults[WritersRecord]) -> Table:
     """Searches on a schedule, alone and beside writers."""
     rows = _rows(results, ("search",), lambda found: [
         *(figure(found, _in("idle_ms", name), ",.2f") for name in ("p50", "p99")),
@@ -175,13 +194,13 @@ def searches(results: ServerResults) -> Table:
     return Table("searches", "Searching beside writers", columns, rows, note)
 
 
-def recall(results: ServerResults) -> Table:
+def recall(results: ServerResults[WritersRecord]) -> Table:
     """Recall after many writers, and of one build."""
     rows = []
     for server in results.names:
         found = results.of(server, "recall")
         for at, candidates in enumerate(results.load["recall_lists"] if found else ()):
-            after, built = (_at(name, at) for name in ("recall_after", "recall_built"))
+            after, built = _at("recall_after", at), _at("recall_built", at)
             rows.append([
                 Cell(server), Cell.of(candidates, "d"), of_servers.valid_repeats(results, found),
                 figure(found, after, ".4f"), figure(found, built, ".4f"),
@@ -198,12 +217,12 @@ def recall(results: ServerResults) -> Table:
     return Table("recall", "Recall after concurrent inserts", columns, rows, note)
 
 
-def loads(results: ServerResults) -> Table:
+def loads(results: ServerResults[WritersRecord]) -> Table:
     """What every step begins with."""
     rows = [
         [
             Cell(facts.name),
-            *(_middle(facts, name, form) for name, form in (("rows", ",.0f"), ("rows_different", ",.0f"))),
+            *(_middle(facts, name, form) for name, form in _LOADED.items()),
             _middle(facts, "index_s", ",.2f"),
             _middle(facts, "index_bytes", ",.1f", 1e6),
         ]
@@ -215,7 +234,7 @@ def loads(results: ServerResults) -> Table:
     return Table("loads", "Before each step", columns, rows, note)
 
 
-def points(results: ServerResults) -> Table:
+def points(results: ServerResults[WritersRecord]) -> Table:
     """Every measurement."""
     more = {
         "CPU us": of_servers.raw("cpu_us", ",.0f"),
@@ -226,7 +245,11 @@ def points(results: ServerResults) -> Table:
     return of_servers.points(results, "points-writers", more, note, ("step", "a second"))
 
 
-def _rows(results: ServerResults, cases: Sequence[str], of: Callable[[list[Measured]], list[Cell]]) -> list[list[Cell]]:
+def _rows(
+    results: ServerResults[WritersRecord],
+    cases: Sequence[str],
+    of: Callable[[list[Measured[WritersRecord]]], list[Cell]],
+) -> list[list[Cell]]:
     """A line for each step of each server."""
     return [
         [Cell(server), Cell(case), of_servers.valid_repeats(results, found), *of(found)]
@@ -236,7 +259,7 @@ def _rows(results: ServerResults, cases: Sequence[str], of: Callable[[list[Measu
     ]
 
 
-def _vacuum_s(found: Sequence[Measured]) -> Cell:
+def _vacuum_s(found: Sequence[Measured[WritersRecord]]) -> Cell:
     """The middle of the repeats, or the longest watched where autovacuum did not end in that."""
     cell = figure(found, lambda one: vacuum_s(one.raw), ",.1f")
     if cell.value != math.inf:
@@ -245,25 +268,35 @@ def _vacuum_s(found: Sequence[Measured]) -> Cell:
     return Cell(f">{longest:,.0f} (not ended)", invalid=True)
 
 
-def _of(name: str) -> Callable[[Measured], float | None]:
+def _of(name: _RowField) -> Figure[WritersRecord]:
     """A figure of the raw files, if it exists."""
-    return lambda one: None if one.raw.get(name) is None else float(one.raw[name])
+
+    def of(one: Measured[WritersRecord]) -> float | None:
+        found = one.raw.get(name)
+        return None if found is None else float(found)
+
+    return of
 
 
-def _in(name: str, key: str) -> Callable[[Measured], float | None]:
+def _in(name: Literal["commit_ms", "idle_ms", "latency_ms", "sent_ms"], key: str) -> Figure[WritersRecord]:
     """One of several figures of a raw field, if it exists."""
-    return lambda one: of_dict(name, key)(one) if name in one.raw else None
+
+    def of(one: Measured[WritersRecord]) -> float | None:
+        found = one.raw.get(name)
+        return None if found is None else float(found[key])
+
+    return of
 
 
-def _at(name: str, at: int) -> Callable[[Measured], float | None]:
+def _at(name: Literal["recall_after", "recall_built"], at: int) -> Figure[WritersRecord]:
     return lambda one: float(one.raw[name][at])
 
 
-def _gain(at: int) -> Callable[[Measured], float | None]:
+def _gain(at: int) -> Figure[WritersRecord]:
     """The gain of recall, at one of the lists."""
     return lambda one: float(one.raw["recall_after"][at] - one.raw["recall_built"][at])
 
 
-def _middle(facts: ServerFacts, name: str, form: str, scale: float = 1.0) -> Cell:
+def _middle(facts: ServerFacts, name: _LoadField, form: str, scale: float = 1.0) -> Cell:
     figures = sorted(one[name] for one in facts.loads if name in one)
     return Cell.of(figures[len(figures) // 2] / scale if figures else None, form)
