@@ -9,9 +9,7 @@ use crate::index::state::State;
 use crate::page::id_map;
 use crate::page::layout::FreeLink;
 use crate::page::meta::Meta;
-use crate::page::node::{
-    FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, FLAGS_UNLINKED, GENERATIONS, Link, NodeHeader, NodeRef,
-};
+use crate::page::node::{FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, FLAGS_UNLINKED, GENERATIONS, NodeHeader, NodeRef};
 use crate::page::{PageId, Reader};
 use crate::quantize::edge::{self, EdgeFactors};
 use crate::quantize::own;
@@ -64,6 +62,16 @@ pub(super) struct Check<'a> {
     contradiction: Option<Error>,
     pub(super) report: CheckReport,
     visible: u64,
+    buffers: Buffers,
+}
+
+/// Vectors that are used for each node or edge, so that none allocates memory.
+#[derive(Default)]
+struct Buffers {
+    values: Vec<i16>,
+    x: Vec<f32>,
+    code: Vec<u64>,
+    targets: Vec<NodeId>,
 }
 
 impl<'a> Check<'a> {
@@ -86,6 +94,7 @@ impl<'a> Check<'a> {
             contradiction: None,
             report: CheckReport { pages, ..CheckReport::default() },
             visible: 0,
+            buffers: Buffers::default(),
         })
     }
 
@@ -137,16 +146,17 @@ impl<'a> Check<'a> {
         if is_dead == (header.flags == FLAGS_LIVE) {
             return Err(bad(format!("flags {:#x} and rows or commits {:?}", header.flags, header.host_rows())));
         }
-        let mut x = vec![0.0; layout.inner_dim];
-        let mut values = vec![0; layout.inner_dim];
-        let mut code = vec![0; layout.edge.words()];
-        own::decode(header.step, node.hi(), node.lo(), &mut values, &mut x);
-        let norm_sq = pagehop_kernels::dot_f32(&x, &x);
+        let Buffers { values, x, code, .. } = &mut self.buffers;
+        values.resize(layout.inner_dim, 0);
+        x.resize(layout.inner_dim, 0.0);
+        code.resize(layout.edge.words(), 0);
+        own::decode(header.step, node.hi(), node.lo(), values, x);
+        let norm_sq = pagehop_kernels::dot_f32(x, x);
         if !close(norm_sq, header.norm_sq, header.norm_sq) {
             return Err(bad(format!("squared norm {} in the header, {norm_sq} of the code", header.norm_sq)));
         }
         let center = &self.centroids[usize::from(header.centroid) * layout.inner_dim..][..layout.inner_dim];
-        let factors = edge::encode(layout.edge, &x, center, &mut code);
+        let factors = edge::encode(layout.edge, x, center, code);
         let commit = self.meta.change.commit;
         self.visible += u64::from(if mapped { header.is_visible(commit) } else { !is_dead });
         self.report.nodes += u64::from(header.flags == FLAGS_LIVE);
@@ -176,9 +186,11 @@ impl<'a> Check<'a> {
                 continue;
             }
             let node = NodeRef::new(&layout, body, slot);
-            let links: Vec<Link> = node.links().collect();
-            for (i, link) in links.iter().enumerate() {
+            let mut targets = std::mem::take(&mut self.buffers.targets);
+            targets.clear();
+            for (i, link) in node.links().enumerate() {
                 let target = link.node;
+                targets.push(target);
                 let bad =
                     |what: &str| Error::corrupt(page, format!("slot {slot}, edge {i} to node {target}: {what}"));
                 let expected = self.slot(target);
@@ -189,19 +201,19 @@ impl<'a> Check<'a> {
                     self.report.stale_edges += 1;
                     continue;
                 }
-                if let Err(what) = edge_matches(&node, i, &expected) {
+                if let Err(what) = edge_matches(&node, i, &expected, &mut self.buffers.code) {
                     self.contradicts(link.anchor, bad(what))?;
                     continue;
                 }
                 self.neighbors[id as usize * layout.degree + i] = target;
                 self.slots[id as usize].anchors |= u64::from(link.anchor) << i;
             }
-            self.report.edges += links.len() as u64;
-            let mut targets: Vec<NodeId> = links.iter().map(|link| link.node).collect();
+            self.report.edges += targets.len() as u64;
             targets.sort_unstable();
             if targets.windows(2).any(|pair| pair[0] == pair[1]) {
                 return Err(Error::corrupt(page, format!("slot {slot}: two edges lead to the same node")));
             }
+            self.buffers.targets = targets;
         }
         Ok(())
     }
@@ -330,9 +342,10 @@ fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>, Error> {
     Ok(all)
 }
 
-/// Checks that an edge stores what follows from its target.
-fn edge_matches(node: &NodeRef<'_>, at: usize, target: &Slot) -> Result<(), &'static str> {
-    let ((centroid, EdgeFactors { add, factor }), code) = (node.edge_factors(at), node.edge_code(at));
+/// Checks that an edge stores what follows from its target. `code` is a buffer.
+fn edge_matches(node: &NodeRef<'_>, at: usize, target: &Slot, code: &mut Vec<u64>) -> Result<(), &'static str> {
+    let (centroid, EdgeFactors { add, factor }) = node.edge_factors(at);
+    node.read_edge_code(at, code);
     if centroid != target.centroid {
         return Err("the centroid differs from the target's");
     }
