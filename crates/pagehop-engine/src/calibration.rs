@@ -116,6 +116,23 @@ impl Calibration {
         before.map_or(slack, |(_, other)| other.max(slack))
     }
 
+    /// The slack of searches for the `k` nearest that miss this `share` of what those with `slack`
+    /// miss; `slack` where that was not measured.
+    pub(crate) fn slack_missing(&self, share: f32, (k, slack): (usize, f32)) -> f32 {
+        // Of several recalls with one slack, lists tell which is meant. The highest misses least.
+        let known = RECALLS.map(|recall| (missed(recall), self.settings_for(k, recall).1));
+        let above = known.iter().rposition(|(_, known)| *known <= slack).map_or(0, |at| at + 1);
+        let low = known[above.saturating_sub(1)];
+        let at = match known.get(above) {
+            Some(high) if above > 0 && high.1.is_finite() => {
+                low.0 + (high.0 - low.0) * (slack - low.1) / (high.1 - low.1)
+            }
+            _ => low.0,
+        };
+        let more = self.settings_for(k, 1.0 - (-at).exp() * share).1;
+        if more.is_finite() { more.max(slack) } else { slack }
+    }
+
     /// The recall of searches for the `k` nearest for which none is given: [`RECALL_DEFAULT`], or
     /// the highest below it that settings reach. `None` if no settings reach any.
     pub fn default_recall(&self, k: usize) -> Option<f32> {
@@ -254,6 +271,19 @@ pub(crate) mod tests {
         let mut nothing = calibration();
         nothing.entries.iter_mut().for_each(|entry| (entry.settings, entry.best) = ([None; 7], 0.7));
         assert_eq!(nothing.slack_for(10, (1000, 0.2)), 0.2);
+    }
+
+    #[test]
+    fn a_slack_that_misses_less_is_that_of_a_higher_recall() {
+        let (known, slack) = (calibration(), |recall| options(10, recall).slack);
+        for (recall, less) in [(0.9, 0.92), (0.92, 0.936), (0.94, 0.952)] {
+            let found = known.slack_missing(0.8, (10, slack(recall)));
+            assert!((found - slack(less)).abs() < 1e-4, "{recall}: {found}, {}", slack(less));
+        }
+        assert_eq!(known.slack_missing(1.0, (10, 0.25)), 0.25);
+        for beyond in [slack(0.99), 7.0, f32::INFINITY] {
+            assert_eq!(known.slack_missing(0.8, (10, beyond)), beyond, "no other slack was measured");
+        }
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod limited_cursor;
 mod many_writers;
 mod merged_leaves;
 mod near_postings;
+mod page_neighbors;
 mod paused;
 mod pending;
 mod recall;

@@ -149,7 +149,7 @@ impl<P: Pages> Searcher<'_, P> {
         stats: &mut Stats,
     ) -> Result<Option<SearchResult>, Error> {
         self.renew()?;
-        let (asked, hops_before) = (options, stats.hops);
+        let asked = options;
         let state = self.state.clone();
         let running = self.running.get_or_insert_default();
         let walk = &mut running.walk;
@@ -166,7 +166,6 @@ impl<P: Pages> Searcher<'_, P> {
         let gave_up = walk.visited.len() >= hops_max;
         let mut pages: Vec<PageId> = walk.pages(&state.meta).collect();
         stats.pages_read += rerank::distinct(&mut pages);
-        stats.distances += stats.hops - hops_before;
         let is_enough = walk.nearest.found.len() as u64 >= state.meta.rows.min(k as u64);
         if !is_enough || gave_up {
             return Ok(None);
@@ -355,7 +354,7 @@ impl<R: Reader> Selection<'_, R> {
         let Self { state, reader, filter, stats, newest, .. } = self;
         let mut gather = Gather { state, reader: *reader, probe, walls, filter, stats, newest: *newest };
         let Gathered { reach } = gather.run(keep, extent, &mut list)?;
-        let slack = slack::of_visits(stop.slack, self.k, reach.is_some());
+        let slack = slack::of_visits(stop.slack, self.k, reach.is_some(), &self.state.meta);
         let ended = self.visit_in_order(list.sorted(), Stop { slack, ..stop })?;
         let is_cut = list.is_cut();
         self.walk.shortlist = list;

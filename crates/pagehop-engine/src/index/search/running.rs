@@ -129,7 +129,6 @@ impl Running {
     ) -> Result<SearchResult, Error> {
         let mut stats = self.stats;
         let missed_before = reader.pages_missed();
-        stats.distances = stats.hops;
         let Self { walk, k, to_distance, query, pages_read, .. } = self;
         let found = &walk.nearest.found;
         let hits = rerank::rerank(state, reader, query, *k, found, *to_distance, pages_read)?;

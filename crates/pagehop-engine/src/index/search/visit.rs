@@ -3,11 +3,11 @@
 use crate::Error;
 use crate::ids::NodeId;
 use crate::index::model::Model;
-use crate::page::Reader;
 use crate::page::kind::{self, PageKind};
 use crate::page::meta::Meta;
 use crate::page::model_pages::Entry;
 use crate::page::node::{FLAGS_FREE, NodeHeader, NodeRef};
+use crate::page::{PageId, Reader};
 use crate::quantize::estimate::{DEGREE_MAX, EdgeCodes, Estimator};
 use crate::quantize::landmarks::Start;
 use crate::quantize::own::OwnCode;
@@ -34,8 +34,6 @@ pub(crate) struct Visited {
 pub(crate) struct Scored<'a> {
     pub(crate) node: NodeRef<'a>,
     pub(crate) header: NodeHeader,
-    /// The body of its page.
-    pub(crate) body: &'a [u8],
     /// Estimated squared distance of each neighbor.
     pub(crate) estimates: &'a [f32],
 }
@@ -121,8 +119,20 @@ impl Probe {
         scored: impl FnOnce(&Scored<'_>) -> bool,
     ) -> Result<Visited, Error> {
         let (page, slot) = meta.layout.place(node);
-        let guard = reader.finish(page)?;
-        let node = NodeRef::new(&meta.layout, &guard, slot);
+        self.visit_in(meta, model, &reader.finish(page)?, (page, slot), scored)
+    }
+
+    /// [`Probe::visit`] of the node in a slot of a page, whose body was read.
+    #[inline]
+    pub(crate) fn visit_in(
+        &mut self,
+        meta: &Meta,
+        model: &Model,
+        body: &[u8],
+        (page, slot): (PageId, usize),
+        scored: impl FnOnce(&Scored<'_>) -> bool,
+    ) -> Result<Visited, Error> {
+        let node = NodeRef::new(&meta.layout, body, slot);
         let header = node.header();
         let degree = usize::from(header.degree);
         if !header.is_valid(&meta.layout) {
@@ -135,10 +145,10 @@ impl Probe {
         if self.estimator.score(&model.centroids, node.edges(), estimates).is_none() {
             return Err(Error::corrupt(page, format!("an edge of slot {slot} names an unknown centroid")));
         }
-        let is_wanted = scored(&Scored { node, header, body: &guard, estimates });
+        let is_wanted = scored(&Scored { node, header, estimates });
         if header.flags == FLAGS_FREE {
             // A page of zeros looks like free slots, and no edge leads to one.
-            kind::expect_kind(page, &guard, PageKind::Node)?;
+            kind::expect_kind(page, body, PageKind::Node)?;
             return Ok(Visited { header, distance: f32::INFINITY });
         }
         let distance = if is_wanted { self.distance(&node, &header) } else { f32::INFINITY };

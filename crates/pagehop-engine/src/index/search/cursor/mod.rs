@@ -171,7 +171,7 @@ impl<'i, P: Pages> Cursor<'i, P> {
         if !self.is_small() {
             (self.parts.met, self.parts.second) = (Met::default(), SecondPhase::default());
         }
-        self.parts.walk.visited.clear();
+        self.parts.walk.clear();
         self.parts.met.clear();
         self.parts.second.clear();
         (self.phase, self.parts.sequential) = (Phase::Begin, Sequential::default());
@@ -447,7 +447,6 @@ impl<'i, P: Pages> Cursor<'i, P> {
         Stats {
             pages_read: self.parts.stats.pages_read + pages_visited,
             pages_missed: self.parts.reader.pages_missed() - self.missed_before,
-            distances: self.parts.stats.hops,
             ..self.parts.stats
         }
     }

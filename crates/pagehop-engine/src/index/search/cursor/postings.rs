@@ -125,7 +125,7 @@ fn gather<P: Pages>(parts: &mut CursorParts<'_, P>, keep: usize) -> Result<Gathe
     let new = keys.iter().copied().filter(|open| parts.second.seen.insert(key_id(*open)));
     frontier.extend(new.map(Reverse));
     parts.second.is_partial = gathered.reach.is_some();
-    parts.options.slack = slack::of_visits(parts.asked.slack, k, parts.second.is_partial);
+    parts.options.slack = slack::of_visits(parts.asked.slack, k, parts.second.is_partial, &parts.state.meta);
     parts.second.beyond = keys.last().copied().filter(|_| is_cut || parts.second.is_partial);
     parts.second.frontier = frontier.into();
     parts.second.kept = keep;
@@ -179,5 +179,6 @@ pub(super) fn visit<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<Gatherin
     walk.visited.push(node);
     second.visits_min = second.visits_min.saturating_sub(1);
     parts.stats.hops += 1;
+    parts.stats.distances += 1;
     Ok(Gathering::More)
 }

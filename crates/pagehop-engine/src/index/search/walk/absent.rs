@@ -9,9 +9,10 @@ use crate::Error;
 use crate::ids::NodeId;
 use crate::index::search::visit::{Probe, Scored};
 use crate::index::state::State;
-use crate::page::Reader;
+use crate::page::layout::NodeLayout;
 use crate::page::node::with_node;
 use crate::page::node::{FLAGS_FREE, NodeHeader, NodeRef};
+use crate::page::{PageId, Reader};
 use crate::quantize::codes::Codes;
 use crate::quantize::own::OwnCode;
 
@@ -78,6 +79,13 @@ impl Absent {
     #[inline]
     pub(crate) fn has(&self, node: NodeId) -> bool {
         self.nodes.contains(&node)
+    }
+
+    /// Whether an absent node is on `page`. The other nodes of the page are there because they are
+    /// near that node. If it were absent, they would be on several pages.
+    #[inline]
+    pub(crate) fn is_on(&self, page: PageId, layout: &NodeLayout) -> bool {
+        self.nodes.iter().any(|node| layout.place(*node).0 == page)
     }
 
     /// The neighbors of the absent node that exist, with estimates.

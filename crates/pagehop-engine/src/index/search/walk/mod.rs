@@ -5,7 +5,8 @@
 //! while the nearest unexpanded candidate may still lead to one of the k nearest:
 //!     expand it: its edges give estimates of its neighbors, its own code gives its distance
 //!     offer every neighbor; prefetch the pages of the nearest unexpanded candidates
-//! answer with the nearest of the expanded nodes
+//!     the other rows of its page are compared with the query, too
+//! answer with the nearest of the rows that were compared
 //! ```
 //!
 //! "May still" does not only depend on the length of the list: the search ends when the best
@@ -14,12 +15,14 @@
 //!
 //! | file | subject |
 //! |---|---|
+//! | `around.rs` | the other rows of the pages that a walk reads |
 //! | `only.rs` | finding only some rows |
 //! | `expected.rs` | the reach that a walk with a filter expects |
 //! | `absent.rs` | searching as if some nodes did not exist |
 //! | `offer.rs` | the neighbors of a node in the list |
 
 pub(crate) mod absent;
+pub(crate) mod around;
 mod expected;
 mod offer;
 pub(crate) mod only;
@@ -27,7 +30,6 @@ pub(crate) mod only;
 use crate::graph::list::CandidateList;
 use crate::graph::{key, key_distance, key_id};
 use crate::ids::NodeId;
-use crate::index::node_set::NodeSet;
 use crate::index::search::filter::plan::FilterPlan;
 use crate::index::search::filter::shares::SHARE_MIN;
 use crate::index::search::filter::walls::Walls;
@@ -37,8 +39,11 @@ use crate::index::search::observer::Observer;
 use crate::index::search::shortlist::Shortlist;
 use crate::index::search::visit::Probe;
 use crate::index::search::walk::absent::Absent;
+use crate::index::search::walk::around::{
+    Around, ByTags, Sought, decide, keep, look_around, looks, prefetch_around,
+};
 use crate::index::search::walk::expected::ExpectedReach;
-use crate::index::search::walk::offer::{WIDTH_IN_MEMORY, look_ahead, offer, take};
+use crate::index::search::walk::offer::{look_ahead, offer, pages_ahead, take};
 use crate::index::search::walk::only::Only;
 use crate::index::state::State;
 use crate::memory::MakeRoom;
@@ -54,14 +59,6 @@ use pagehop_kernels::{self as kernels, AT_MOST_VALUES};
 /// errors of estimates do not shrink with the distance. So if one very near row decided, the errors
 /// would.
 pub(crate) const EVIDENCE_ROWS: usize = 10;
-/// Hops that approach the query, with at most one page read ahead. Landmarks are near the query
-/// already: of the pages that are read ahead from the third hop on, one in a hundred is not used.
-const APPROACH_HOPS: usize = 2;
-/// Pages that are read at the same time: this many, and one more for every two hops, up to the beam
-/// width. A candidate of the first hops is often displaced before its turn. With the full
-/// width from the third hop on, one page in seven is not used, and searches are not faster.
-const WIDTH_AT_FIRST: usize = 2;
-
 /// Most candidates that are rejected as a node is expanded: each of its neighbors, or one that it
 /// displaces, and the substitute of the node that is left out.
 const REJECTED_MAX: usize = 2 * DEGREE_MAX + 1;
@@ -89,8 +86,8 @@ pub(crate) struct Walk {
     absent: Absent,
     /// Which rows the search may find, if not all.
     pub(crate) only: Option<Only>,
-    /// An empty set, whose buffer the next [`Only`] uses.
-    spare: NodeSet,
+    /// The pages whose rows were compared with the query.
+    around: Around,
     /// The reach before the last hop.
     within: f32,
     /// Storage reads of the reader when this search began.
@@ -119,10 +116,8 @@ impl Walk {
     /// `uses_estimate`, those far beyond the k-th estimate are left out.
     pub(crate) fn begin(&mut self, state: &State, capacity: usize, k: usize, uses_estimate: bool) {
         self.expected.begin(uses_estimate);
-        if let Some(only) = self.only.take() {
-            self.spare = only.into_spare();
-        }
-        self.visited.clear();
+        self.only = None;
+        self.clear();
         self.first = k.max(EVIDENCE_ROWS);
         self.nearest.reset(self.first);
         self.list.reset(capacity);
@@ -132,12 +127,18 @@ impl Walk {
         self.offered.clear();
     }
 
+    /// Forgets what the last search has seen.
+    pub(crate) fn clear(&mut self) {
+        self.visited.clear();
+        self.around.begin();
+    }
+
     /// After [`Walk::begin`]: finds only rows that pass a filter, and ends after `hops_max` hops.
     pub(crate) fn find_only(&mut self, filter: &FilterPlan, hops_max: usize, looks_at_tags: bool, state: &State) {
         let (rows, dead) = (state.meta.rows.max(1) as f64, state.meta.change.dead_rows as f64);
         let share = filter.share().max(SHARE_MIN) * rows / (rows + dead);
         self.expected.set_candidates((1.0 / share) as f32);
-        self.only = Some(Only::new(filter, hops_max, looks_at_tags, std::mem::take(&mut self.spare)));
+        self.only = Some(Only::new(filter, hops_max, looks_at_tags));
     }
 
     /// Makes room for a search for `k` rows with a list of `capacity`, so that [`Walk::begin`] and
@@ -153,9 +154,8 @@ impl Walk {
     /// Approximate memory of what the walk has seen, in bytes; without the list, whose length is
     /// bounded.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let only = self.only.as_ref().map_or(0, Only::memory_bytes);
         let visited = self.visited.len() * size_of::<NodeId>();
-        visited + only + self.expected.memory_bytes() + self.shortlist.memory_bytes()
+        visited + self.around.memory_bytes() + self.expected.memory_bytes() + self.shortlist.memory_bytes()
     }
 
     /// Runs the search. Candidates that the list does not keep and all visited rows are reported to
@@ -400,7 +400,7 @@ impl Walk {
         observer.make_room(REJECTED_MAX)?;
         self.visited.make_room(1)?;
         self.expected.make_room()?;
-        self.only.as_mut().map_or(Ok(()), Only::make_room)
+        self.around.make_room()
     }
 
     /// Expands the nearest candidate that may lead to one of the `k` nearest. Returns whether there
@@ -429,19 +429,19 @@ impl Walk {
         let likely = look_ahead(&self.list, meta, reader, None, 1, within);
         // A candidate beyond `within` would never be expanded: the k-th distance only decreases.
         let reach = self.expected.reach(&self.list, self.nearest.k(), options.slack, within);
-        let width = match self.visited.len() {
-            // While the search approaches the query, its best candidates are soon displaced.
-            ..APPROACH_HOPS => 1,
-            // If all pages are in memory, prefetching more pages gains nothing.
-            _ if reader.pages_missed() == self.missed_before => options.beam_width.min(WIDTH_IN_MEMORY),
-            hops => options.beam_width.min(WIDTH_AT_FIRST + hops / 2),
-        };
-        let Self { list, offered, absent, only, expected, .. } = self;
-        let (mut passes, mut undecided) = (true, None);
-        let visited = self.probe.visit(meta, model, reader, node, |scored| {
-            if let Some(only) = only {
-                only.prepare(node, &meta.layout, scored.body);
-            }
+        let in_memory = reader.pages_missed() == self.missed_before;
+        let width = pages_ahead(self.visited.len(), in_memory, options.beam_width);
+        let Self { probe, list, nearest, offered, absent, only, expected, around, .. } = self;
+        let place = meta.layout.place(node);
+        let is_near = only.is_some() || estimate <= nearest.reach(0.0);
+        let looks = is_near && looks(&meta.layout, only.is_some()) && !absent.is_on(place.0, &meta.layout);
+        let is_new = around.is_new(place.0, looks);
+        let body = reader.finish(place.0)?;
+        if is_new && looks {
+            prefetch_around(&meta.layout, &body, place.1, only.as_ref());
+        }
+        let mut own = (is_new, None);
+        let visited = probe.visit_in(meta, model, &body, place, |scored| {
             let substitute = absent.substitute_in(node, scored);
             offer(scored, list, offered, absent, reach, observer);
             if let Some((estimate, substitute)) = substitute {
@@ -449,19 +449,21 @@ impl Walk {
             }
             expected.leave_out(scored, reach, within, list.bound());
             look_ahead(list, meta, reader, likely, width, reach);
-            if let Some(only) = only {
-                (passes, undecided) = only.look(scored.header.row_id, scored.node.values());
+            if let (true, Some(only)) = (is_new, only.as_ref()) {
+                own = only.look(scored.header.row_id, scored.node.values());
             }
-            passes
+            own.0
         })?;
-        if let (Some(row), Some(only)) = (undecided, only) {
-            let is_wanted = observer.wants_rows() || self.nearest.wants(visited.distance);
-            let is_there = state.rows(node, &visited.header).next().is_some();
-            passes = is_wanted && is_there && row.passes(&only.test, node, state, reader, &mut stats.pages_read)?;
+        let mut undecided: Vec<ByTags> = own.1.map(|row| (node, visited, row)).into_iter().collect();
+        if own.0 && undecided.is_empty() {
+            keep(node, &visited, state, nearest, observer)?;
         }
-        if passes {
-            only::keep(node, &visited, state, &mut self.nearest, observer)?;
+        stats.distances += u64::from(own.0);
+        if is_new && looks {
+            let sought = Sought { probe, only: only.as_ref(), absent };
+            look_around(node, &body, state, &sought, (nearest, observer), (&mut undecided, stats))?;
         }
+        drop(body);
         self.visited.push(node);
         stats.hops += 1;
         stats.estimates += visited.degree() as u64;
@@ -469,10 +471,8 @@ impl Walk {
         if observer.is_enough() {
             return Ok(false);
         }
-        if let Some(only) = &mut self.only {
-            let of_query = (&self.probe, &mut self.nearest);
-            only.look_around(node, state, reader, of_query, observer, &mut stats.pages_read)?;
-            reader.release();
+        if let Some(only) = &self.only {
+            decide(undecided, only, (state, reader), (&mut self.nearest, observer), &mut stats.pages_read)?;
         }
         Ok(!self.is_over())
     }

@@ -13,7 +13,14 @@ use pagehop_kernels as kernels;
 /// Candidates whose pages are prefetched as long as all pages were in memory, and whose bytes are
 /// prefetched into the CPU's caches. With the bytes of one a search takes 10 to 20% longer, with
 /// those of three as long as with two (`docs/decisions/0013-cost-of-a-hop.md`).
-pub(super) const WIDTH_IN_MEMORY: usize = 2;
+const WIDTH_IN_MEMORY: usize = 2;
+/// Hops that approach the query, with at most one page read ahead. Landmarks are near the query
+/// already: of the pages that are read ahead from the third hop on, one in a hundred is not used.
+const APPROACH_HOPS: usize = 2;
+/// Pages that are read at the same time: this many, and one more for every two hops, up to the beam
+/// width. A candidate of the first hops is often displaced before its turn. With the full
+/// width from the third hop on, one page in seven is not used, and searches are not faster.
+const WIDTH_AT_FIRST: usize = 2;
 
 /// Offers the scored neighbors that are within `reach` to the list; the others are rejected.
 #[inline]
@@ -81,4 +88,16 @@ pub(super) fn look_ahead(
         first = first.or(Some(node));
     }
     first
+}
+
+/// The number of pages to read ahead after some hops.
+#[inline]
+pub(super) fn pages_ahead(hops: usize, all_in_memory: bool, beam_width: usize) -> usize {
+    match hops {
+        // While the search approaches the query, its best candidates are soon displaced.
+        ..APPROACH_HOPS => 1,
+        // If all pages are in memory, prefetching more pages gains nothing.
+        _ if all_in_memory => beam_width.min(WIDTH_IN_MEMORY),
+        hops => beam_width.min(WIDTH_AT_FIRST + hops / 2),
+    }
 }
