@@ -17,7 +17,7 @@ LAB = REPOSITORY / "lab" / "results"
 
 ENGINES = "fashion-mnist-20261122-a"
 """The run of ten engines over an easy set. The chart shows its servers."""
-TEXTS = "texts-384-20261126"
+TEXTS = "texts-384-20261130"
 """The run of libraries over embeddings of real text, for the chart and the README's table."""
 
 TEXTS_POSTGRES = "texts-postgres-20261128"

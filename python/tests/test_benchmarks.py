@@ -65,8 +65,8 @@ def aims(run: str) -> list[list[str]]:
 @pytest.mark.parametrize(
     ("run", "what", "other", "named", "count"),
     [
-        ("texts-384-20261126", "hot QPS over SymphonyQG", "SymphonyQG", "texts, library", 2),
-        ("texts-384-20261126", "hot QPS over hnswlib", "hnswlib", "texts, library", 0),
+        ("texts-384-20261130", "hot QPS over SymphonyQG", "SymphonyQG", "texts, library", 2),
+        ("texts-384-20261130", "hot QPS over hnswlib", "hnswlib", "texts, library", 0),
         (
             "texts-postgres-20261128", "PostgreSQL, QPS over pgvector halfvec, all cached", "pgvector halfvec",
             "texts, PostgreSQL", 1,
@@ -157,8 +157,8 @@ def test_each_table_says_which_sides_were_measured_in_turns() -> None:
     assert fashion.split(". ")[1].startswith("Then, in turns: faiss HNSW,")
     assert fashion.endswith("Then, in turns: MariaDB m=8, Scalable Vector Search bits=4x8.")
     assert turns_of(tables_of("postgres-cold-20261127")).endswith("not in turns.")
-    assert turns_of(tables_of("texts-384-20261126")) == "All were measured in turns."
-    for run in ("fashion-mnist-20261122-a", "postgres-cold-20261127", "texts-384-20261126", "vector-writers-20261126"):
+    assert turns_of(tables_of("texts-384-20261130")) == "All were measured in turns."
+    for run in ("fashion-mnist-20261122-a", "postgres-cold-20261127", "texts-384-20261130", "vector-writers-20261126"):
         assert page.count(f"(../lab/results/{run}/). {turns_of(tables_of(run))}\n") >= 1
 
 
@@ -178,8 +178,8 @@ def test_an_autovacuum_that_did_not_end_has_no_time_and_its_ratio_is_a_bound() -
 @pytest.mark.parametrize(
     ("table", "column", "pagehop"),
     [
-        ("lab texts-384-20261126 indexes-texts-384", -2, "Pagehop"),  # MB of the index
-        ("lab texts-384-20261126 indexes-texts-384", -1, "Pagehop"),  # MB at the peak
+        ("lab texts-384-20261130 indexes-texts-384", -2, "Pagehop"),  # MB of the index
+        ("lab texts-384-20261130 indexes-texts-384", -1, "Pagehop"),  # MB at the peak
         ("lab vector-writers-20261126 searches", -2, "pagehop-postgres"),  # the longest search
         ("lab vector-inserts-20261122 writes", -1, "pagehop-postgres"),
     ],
