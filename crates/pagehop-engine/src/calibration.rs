@@ -85,16 +85,22 @@ impl Calibration {
 
     /// The list and the slack of such searches.
     fn settings_for(&self, k: usize, recall: f32) -> (usize, f32) {
-        let (below, above) = self.around(k);
+        let (below, above, share) = self.between_ks(k);
         let low = below.setting(recall);
         let high = if std::ptr::eq(below, above) { low } else { above.setting(recall) };
+        let search_list = list_between(low.search_list, high.search_list, share);
+        let search_list = search_list.saturating_mul(k).div_ceil(k.clamp(1, above.k)).max(k).min(SEARCH_LIST_MAX);
+        (search_list, between(low.slack, high.slack, share))
+    }
+
+    /// The entries below and above `k`, and where `k` is between them.
+    fn between_ks(&self, k: usize) -> (&CalibratedK, &CalibratedK, f32) {
+        let (below, above) = self.around(k);
         let share = match (below.k as f32, above.k as f32, k as f32) {
             (a, b, k) if a < b => ((k / a).ln() / (b / a).ln()).clamp(0.0, 1.0),
             _ => 1.0,
         };
-        let search_list = list_between(low.search_list, high.search_list, share);
-        let search_list = search_list.saturating_mul(k).div_ceil(k.clamp(1, above.k)).max(k).min(SEARCH_LIST_MAX);
-        (search_list, between(low.slack, high.slack, share))
+        (below, above, share)
     }
 
     /// The slack of searches for the `wanted` nearest that find the recall which those for the `k`
@@ -120,16 +126,20 @@ impl Calibration {
     /// miss; `slack` where that was not measured.
     pub(crate) fn slack_missing(&self, share: f32, (k, slack): (usize, f32)) -> f32 {
         // Of several recalls with one slack, lists tell which is meant. The highest misses least.
-        let known = RECALLS.map(|recall| (missed(recall), self.settings_for(k, recall).1));
-        let above = known.iter().rposition(|(_, known)| *known <= slack).map_or(0, |at| at + 1);
-        let low = known[above.saturating_sub(1)];
-        let at = match known.get(above) {
-            Some(high) if above > 0 && high.1.is_finite() => {
-                low.0 + (high.0 - low.0) * (slack - low.1) / (high.1 - low.1)
-            }
-            _ => low.0,
+        let (below, above, share_of_k) = self.between_ks(k);
+        let known = |at: usize| {
+            let [low, high] = [below, above].map(|k| k.settings[at].map_or(f32::INFINITY, |known| known.slack));
+            between(low, high, share_of_k)
         };
-        let more = self.settings_for(k, 1.0 - (-at).exp() * share).1;
+        let at = (0..RECALLS.len()).rev().find(|at| known(*at) <= slack);
+        let (low, high) = (at.unwrap_or(0), at.map_or(0, |at| (at + 1).min(RECALLS.len() - 1)));
+        let part = match (known(low), known(high)) {
+            (low, high) if low < high && high.is_finite() => (slack - low) / (high - low),
+            _ => 0.0,
+        };
+        let [low, high] = [low, high].map(|at| missed(RECALLS[at]));
+        let miss = (-low - part * (high - low)).exp() * share;
+        let more = self.settings_for(k, 1.0 - miss).1;
         if more.is_finite() { more.max(slack) } else { slack }
     }
 
