@@ -164,6 +164,7 @@ pub(super) fn visit<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<Gatherin
     })?;
     reader.release();
     if let Some((visited, undecided)) = seen {
+        stats.distances += 1;
         let passes = match (undecided, filter) {
             (Some(row), Some(filter)) => row.passes(&filter.test, node, state, reader, &mut stats.pages_read)?,
             _ => true,
@@ -179,6 +180,5 @@ pub(super) fn visit<P: Pages>(parts: &mut CursorParts<'_, P>) -> Result<Gatherin
     walk.visited.push(node);
     second.visits_min = second.visits_min.saturating_sub(1);
     parts.stats.hops += 1;
-    parts.stats.distances += 1;
     Ok(Gathering::More)
 }

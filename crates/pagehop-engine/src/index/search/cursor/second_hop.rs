@@ -57,7 +57,7 @@ pub(super) fn expand<P: Pages>(parts: &mut CursorParts<'_, P>, node: NodeId) -> 
     }
     parts.walk.visited.push(node);
     parts.stats.hops += 1;
-    parts.stats.distances += 1;
+    parts.stats.distances += u64::from(visited.distance.is_finite());
     parts.stats.estimates += visited.degree() as u64;
     // Prefetch the next candidates. A heap does not list its best elements without removing
     // them, but its first levels hold most of them.

@@ -94,7 +94,8 @@ pub(super) type ByTags = (NodeId, Visited, Undecided);
 ///
 /// # Errors
 ///
-/// [`Error::Memory`] if the system does not give the memory.
+/// [`Error::Corrupt`] if a slot is invalid; [`Error::Memory`] if the system does not give the
+/// memory.
 #[inline]
 pub(super) fn look_around(
     node: NodeId,
@@ -125,6 +126,9 @@ pub(super) fn look_around(
         let header = found.header();
         if header.flags == FLAGS_FREE || sought.absent.has(neighbor) {
             continue;
+        }
+        if !header.is_valid(layout) {
+            return Err(Error::corrupt(page, format!("slot {other} has flags {:#x}", header.flags)));
         }
         stats.distances += 1;
         let visited = Visited { header, distance: sought.probe.distance(&found, &header) };

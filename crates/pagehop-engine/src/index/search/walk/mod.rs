@@ -5,7 +5,7 @@
 //! while the nearest unexpanded candidate may still lead to one of the k nearest:
 //!     expand it: its edges give estimates of its neighbors, its own code gives its distance
 //!     offer every neighbor; prefetch the pages of the nearest unexpanded candidates
-//!     the other rows of its page are compared with the query, too
+//!     if it seems to be among the nearest, the other rows of its page are compared, too
 //! answer with the nearest of the rows that were compared
 //! ```
 //!
