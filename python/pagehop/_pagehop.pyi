@@ -60,6 +60,11 @@ class Index:
         *,
         progress: Callable[[str, int, int], object] | None,
     ) -> dict[str, Any] | None: ...
+    def load_row_codes(
+        self,
+        threads: int,
+        progress: Callable[[str, int, int], object] | None,
+    ) -> int: ...
     def calibration(self) -> dict[str, Any] | None: ...
     def recall(
         self,

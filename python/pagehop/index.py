@@ -328,6 +328,26 @@ class Index:
         known = self._index.calibrate(given, threads, progress=progress)
         return None if known is None else calibration_of(known)
 
+    def load_row_codes(self, *, threads: int = 0, progress: Progress | None = None) -> int:
+        """Read a code of each row into memory, so that searches read fewer pages from storage.
+
+        threads: up to 4,096; 0 means one per core.
+        progress: as for `add`.
+
+        For an index that is larger than its cache. Reads every page once, and keeps 2 bits a
+        dimension of each row (4 up to 160 dimensions) and 10 bytes, beside the cache: 106 bytes a
+        row in 384 dimensions, 4% of the index. Returns these bytes. From then on searches of this
+        `Index` without a filter read fewer pages for the same recall: a quarter fewer of a set of
+        150,000 rows, and nearly half of ten million. With the same settings, or the same recall
+        asked, they find as much or more. In memory they take more time than without.
+
+        Rows that are added later have no code until another call. `retrain`, and a `compact` of
+        this index, drop the codes. Raises MemoryError if the system does not give the memory.
+        """
+        check_progress(progress)
+        threads = as_count("threads", threads, 0, _pagehop.THREADS_MAX)
+        return self._index.load_row_codes(threads, progress)
+
     @property
     def calibration(self) -> Calibration | None:
         """The result of the last calibration; None if there was none."""

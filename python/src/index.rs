@@ -188,6 +188,14 @@ impl Index {
         recall::calibration(py, &known).map(Some)
     }
 
+    /// Reads a code of each row into memory. Returns their bytes.
+    fn load_row_codes(&self, py: Python<'_>, threads: usize, progress: Option<Py<PyAny>>) -> PyResult<usize> {
+        let (index, mut watch) = (self.get(py)?, Watch::new(progress));
+        let loaded =
+            py.detach(|| pagehop_engine::load_row_codes(&index, threads, &mut |progress| watch.look(progress)));
+        loaded.map_err(|error| watch.take_raised().unwrap_or_else(|| self.error(py, &error)))
+    }
+
     /// The last calibration, if there was one.
     fn calibration<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let index = self.get(py)?;

@@ -50,7 +50,7 @@ pub use index::{
     Batch, CALIBRATION_QUERIES_MAX, CALIBRATION_QUERIES_MIN, Change, Cursor, FilterPlan, Found, HostRows, InEdges,
     Index, Payloads, PendingPlace, Prepared, ReadParts, RowParts, Searcher, TRAINED_ENOUGH, TrainingHost, build,
     build_memory_bytes, build_memory_bytes_min, calibrate_within, calibration_memory_bytes,
-    calibration_memory_bytes_min, check_row, create,
+    calibration_memory_bytes_min, check_row, create, load_row_codes,
 };
 pub use metric::Metric;
 pub use options::{

@@ -30,7 +30,7 @@ pub use pagehop_engine::{
     Comparison, CreateOptions, Cursor, DeleteReport, EachChunk, Effort, Error, Filter, FilterPlan, Found, Hit,
     IdKind, Index, Info, Metric, OnProgress, PAYLOAD_BYTES_MAX, Payloads, Progress, Reach, ReadParts, RecallReport,
     Refusal, RowId, RowParts, SearchOptions, SearchPlan, SearchResult, Searcher, Stats, TEXT_ID_BYTES_MAX,
-    VacuumReport, Value, VectorSource, Vectors,
+    VacuumReport, Value, VectorSource, Vectors, load_row_codes,
 };
 pub use pagehop_store::{
     AddOptions, BackupReport, CACHE_AUTO, CompactOptions, CompactReport, Durability, IndexFile, Io, OpenOptions,

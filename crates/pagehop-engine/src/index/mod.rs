@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `model.rs`, `node_set.rs`, `pending.rs` | mean, centroids and landmarks; a set of nodes; row ids that wait for a node |
 //! | `state.rs`, `open.rs` | the index as of one commit; an open index |
+//! | `row_codes.rs` | finer codes of all rows in memory |
 //! | `find.rs`, `rows.rs`, `payloads.rs` | the node of a row id; ids in order, and vectors; payloads and text ids |
 //! | `check/` | reads every page and checks the structure |
 //! | `build/` | an index from all its rows |
@@ -27,6 +28,7 @@ mod payloads;
 mod pending;
 mod rebuild;
 mod recall;
+mod row_codes;
 mod rows;
 mod search;
 mod state;
@@ -46,6 +48,7 @@ pub use recall::calibrate::{
     CALIBRATION_QUERIES_MAX, CALIBRATION_QUERIES_MIN, calibrate_within, calibration_memory_bytes,
     calibration_memory_bytes_min,
 };
+pub use row_codes::load_row_codes;
 pub use search::batch::Batch;
 pub use search::cursor::Cursor;
 pub use search::filter::plan::FilterPlan;

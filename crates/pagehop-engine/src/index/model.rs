@@ -11,6 +11,7 @@ use crate::quantize::estimate::CoarseCodes;
 use crate::quantize::landmarks::{Landmark, LandmarkLists, Landmarks};
 use crate::quantize::prepare::Space;
 use crate::quantize::rotation::Rotation;
+use crate::quantize::row_codes::RowCodes;
 
 /// Landmarks are read again once one of this many is missing, and at least [`MISSING_MIN`] are.
 const MISSING_SHARE: usize = 8;
@@ -26,6 +27,8 @@ pub(crate) struct Model {
     pub(crate) coarse: CoarseCodes,
     /// Where searches begin. Insertions add others to those on pages.
     pub(crate) landmarks: Landmarks,
+    /// Finer codes of rows, if they were loaded.
+    pub(crate) row_codes: Option<Arc<RowCodes>>,
     /// The number of landmarks that insertions had added when these were read.
     landmarks_made: u32,
     /// Equal in copies of the model with other landmarks.
@@ -45,7 +48,17 @@ impl Model {
         let rotation = Rotation::new(meta.layout.inner_dim, meta.seed);
         let space = Space { metric: meta.metric, dim: meta.dim, mean, rotation };
         let (landmarks_made, identity) = (meta.change.landmarks_made, Arc::default());
-        Ok(Self { space, centroids, coarse, landmarks, landmarks_made, identity })
+        Ok(Self { space, centroids, coarse, landmarks, row_codes: None, landmarks_made, identity })
+    }
+
+    /// The same model with finer codes of rows.
+    pub(crate) fn with_row_codes(&self, codes: Arc<RowCodes>) -> Self {
+        Self { row_codes: Some(codes), ..self.clone() }
+    }
+
+    /// The row codes that `other` lacks and could use.
+    pub(crate) fn row_codes_of(&self, other: &Self) -> Option<Arc<RowCodes>> {
+        self.row_codes.clone().filter(|_| other.row_codes.is_none() && self.encodes_as(other))
     }
 
     /// Whether both models encode rows in the same way, because one is a copy of the other.
@@ -66,10 +79,11 @@ impl Model {
     /// As [`Model::read`].
     pub(crate) fn with_new_landmarks(&self, meta: &Meta, reader: &mut impl Reader) -> Result<Self, Error> {
         let landmarks = read_landmarks(meta, reader)?;
-        let Self { space, centroids, coarse, identity, .. } = self;
+        let Self { space, centroids, coarse, row_codes, identity, .. } = self;
         let (space, centroids, coarse) = (space.clone(), centroids.clone(), coarse.clone());
         let (landmarks_made, identity) = (meta.change.landmarks_made, identity.clone());
-        Ok(Self { space, centroids, coarse, landmarks, landmarks_made, identity })
+        let row_codes = row_codes.clone();
+        Ok(Self { space, centroids, coarse, landmarks, row_codes, landmarks_made, identity })
     }
 }
 

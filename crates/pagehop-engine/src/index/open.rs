@@ -44,12 +44,14 @@ impl<P: Pages> Index<P> {
         self.pages
     }
 
-    /// Bytes of memory that the open index takes, about: its model and its landmarks.
+    /// Bytes of memory that the open index takes, about: its model, its landmarks and its row
+    /// codes.
     pub fn memory_bytes(&self) -> usize {
         let state = self.newest.known();
         let layout = &state.meta.layout;
         let of_centroid = size_of::<f32>() * layout.inner_dim + size_of::<u64>() * layout.edge.words();
-        state.meta.centroids * of_centroid + state.model.landmarks.memory_bytes()
+        let of_rows = state.model.row_codes.as_ref().map_or(0, |codes| codes.bytes());
+        state.meta.centroids * of_centroid + state.model.landmarks.memory_bytes() + of_rows
     }
 
     /// The columns whose values searches can filter by, in order.

@@ -11,6 +11,7 @@ use crate::page::meta::Meta;
 use crate::page::model_pages::{self, Entry};
 use crate::page::node::NodeHeader;
 use crate::page::{Pages, Reader};
+use crate::quantize::row_codes::RowCodes;
 use crate::{Error, IdKind};
 
 /// How often a reader tries again because the meta page is newer than its snapshot. Publishing a
@@ -138,6 +139,16 @@ impl Newest {
         self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Searches use these row codes from now on, unless the index was trained again since `state`,
+    /// of which they are.
+    pub(crate) fn take_row_codes(&self, state: &State, codes: Arc<RowCodes>) {
+        let mut newest = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        if newest.model.encodes_as(&state.model) {
+            let model = Arc::new(newest.model.with_row_codes(codes));
+            *newest = Arc::new(State { model, ..(**newest).clone() });
+        }
+    }
+
     /// The state of a new snapshot of `reader`.
     pub(crate) fn renew(&self, reader: &mut impl Reader) -> Result<Arc<State>, Error> {
         let known = self.known();
@@ -153,8 +164,13 @@ impl Newest {
         if same && known.pending.as_ref().is_none_or(|pending| is_caught_up(pending, reader)) {
             return Ok(known);
         }
-        let state = Arc::new(State::read(reader, Some(&known))?);
+        let mut state = Arc::new(State::read(reader, Some(&known))?);
         let mut newest = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(codes) = newest.model.row_codes_of(&state.model) {
+            // They were loaded while the state was read.
+            let model = Arc::new(state.model.with_row_codes(codes));
+            state = Arc::new(State { model, ..(*state).clone() });
+        }
         if (newest.snapshot, newest.meta.change.commit) < (state.snapshot, state.meta.change.commit) {
             *newest = state.clone();
         }

@@ -157,6 +157,12 @@ impl<'a> NodeRef<'a> {
         edge::target_of(&self.heads()[at])
     }
 
+    /// The generation of the target of the edge in place `at`.
+    #[inline]
+    pub(crate) fn generation(&self, at: usize) -> u8 {
+        self.origins()[at][1] & !ANCHOR
+    }
+
     #[inline]
     pub(crate) fn edges(&self) -> EdgeCodes<'a, { size_of::<Origin>() }> {
         let codes = &self.bytes[self.layout.codes_start()..self.layout.hi_start()];

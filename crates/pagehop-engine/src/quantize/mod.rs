@@ -10,6 +10,7 @@
 //! | `point.rs`, `inner_product.rs` | a query, rounded; an inner product with the same bits on every CPU |
 //! | `own.rs`, `codes.rs` | own codes; own codes of many vectors in memory |
 //! | `edge.rs`, `estimate.rs` | edge codes; distances to the neighbors of a node |
+//! | `row_codes.rs` | finer codes of all rows in memory |
 //! | `centroids.rs`, `tour.rs` | k-means, and the nearest center of a row; the numbers of centroids |
 //! | `landmarks.rs` | rows that every search knows without reading a page |
 
@@ -23,4 +24,5 @@ pub(crate) mod own;
 pub(crate) mod point;
 pub(crate) mod prepare;
 pub(crate) mod rotation;
+pub(crate) mod row_codes;
 pub(crate) mod tour;

@@ -28,6 +28,7 @@ mod pending;
 mod recall;
 mod refusals;
 mod resumed;
+mod row_codes;
 mod rows;
 mod scale;
 mod scan;

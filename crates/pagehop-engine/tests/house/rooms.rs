@@ -62,7 +62,7 @@ const ROOMS: [(&str, &[&str]); 20] = [
 
 /// What each room below `index/` may import of `index/`, besides itself. It may also import all
 /// rooms above except the last.
-const INDEX_ROOMS: [(&str, &[&str]); 16] = [
+const INDEX_ROOMS: [(&str, &[&str]); 17] = [
     ("index/mod", &[]), // names the rooms, and uses none
     ("index/model", &[]),
     ("index/node_set", &[]),
@@ -71,6 +71,7 @@ const INDEX_ROOMS: [(&str, &[&str]); 16] = [
     ("index/open", &["index/state"]),
     ("index/check", &["index/model", "index/state", "index/open", "index/find"]),
     ("index/find", &["index/state"]),
+    ("index/row_codes", &["index/state", "index/open"]),
     ("index/rows", &["index/find", "index/state", "index/open"]),
     ("index/payloads", &["index/find", "index/state", "index/open"]),
     ("index/build", &[]),

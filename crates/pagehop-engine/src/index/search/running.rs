@@ -62,6 +62,7 @@ impl Running {
     fn enter(&mut self, state: &State, reader: &impl Reader, options: &SearchOptions) {
         self.longest = self.longest.max(self.capacity);
         self.walk.begin(state, self.capacity, self.k, self.uses_estimate);
+        self.walk.use_row_codes(state);
         self.walk.nearest.keep_spare(rerank::spare(state));
         self.walk.enter(state, options, reader);
     }

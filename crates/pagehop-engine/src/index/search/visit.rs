@@ -60,6 +60,9 @@ impl Probe {
         let filled_sq = meta.filled_sq();
         let to_distance = model.space.query(query, filled_sq, &mut self.query)?;
         self.estimator.prepare(meta.layout.edge, meta.query_digits, &self.query, filled_sq);
+        if let Some(codes) = &model.row_codes {
+            self.estimator.prepare_refinement(codes, meta.query_digits, &self.query);
+        }
         Ok(to_distance)
     }
 
@@ -101,6 +104,16 @@ impl Probe {
         model.landmarks.nearest(&mut self.estimator, &model.centroids, coarse, nearest);
     }
 
+    /// Estimates the distances of landmarks again, by their row codes.
+    pub(crate) fn refine(&mut self, model: &Model, starts: &mut [Start]) {
+        let Some(codes) = &model.row_codes else { return };
+        for start in starts {
+            let node = |_| (start.node, start.generation);
+            let estimate = std::slice::from_mut(&mut start.estimate);
+            self.estimator.refine((&model.centroids, codes), node, f32::INFINITY, estimate);
+        }
+    }
+
     /// Visits `node`: estimates the distances of its neighbors, passes them to `scored`, then
     /// computes the distance of the node itself if `scored` asks for it; if not, it is infinite.
     /// The slot may be free by now, or hold another row than when the edge was made. The visit then
@@ -119,10 +132,11 @@ impl Probe {
         scored: impl FnOnce(&Scored<'_>) -> bool,
     ) -> Result<Visited, Error> {
         let (page, slot) = meta.layout.place(node);
-        self.visit_in(meta, model, &reader.finish(page)?, (page, slot), scored)
+        self.visit_in(meta, model, &reader.finish(page)?, (page, slot), None, scored)
     }
 
-    /// [`Probe::visit`] of the node in a slot of a page, whose body was read.
+    /// [`Probe::visit`] of the node in a slot of a page, whose body was read. With a `limit`,
+    /// estimates of up to that are by row codes, where there are some.
     #[inline]
     pub(crate) fn visit_in(
         &mut self,
@@ -130,6 +144,7 @@ impl Probe {
         model: &Model,
         body: &[u8],
         (page, slot): (PageId, usize),
+        limit: Option<f32>,
         scored: impl FnOnce(&Scored<'_>) -> bool,
     ) -> Result<Visited, Error> {
         let node = NodeRef::new(&meta.layout, body, slot);
@@ -144,6 +159,10 @@ impl Probe {
         let estimates = &mut estimates[..degree];
         if self.estimator.score(&model.centroids, node.edges(), estimates).is_none() {
             return Err(Error::corrupt(page, format!("an edge of slot {slot} names an unknown centroid")));
+        }
+        if let (Some(limit), Some(codes)) = (limit, &model.row_codes) {
+            let target = |at| (node.neighbor(at), node.generation(at));
+            self.estimator.refine((&model.centroids, codes), target, limit, estimates);
         }
         let is_wanted = scored(&Scored { node, header, estimates });
         if header.flags == FLAGS_FREE {

@@ -43,7 +43,7 @@ use crate::index::search::walk::around::{
     Around, ByTags, Sought, decide, keep, look_around, looks, prefetch_around,
 };
 use crate::index::search::walk::expected::ExpectedReach;
-use crate::index::search::walk::offer::{look_ahead, offer, pages_ahead, take};
+use crate::index::search::walk::offer::{limit, look_ahead, offer, pages_ahead, take};
 use crate::index::search::walk::only::Only;
 use crate::index::state::State;
 use crate::memory::MakeRoom;
@@ -79,6 +79,8 @@ pub(crate) struct Walk {
     /// Entry points that were offered to the list with their own estimates.
     offered: Vec<NodeId>,
     pub(crate) visited: Vec<NodeId>,
+    /// Whether estimates are by row codes.
+    uses_row_codes: bool,
     expected: ExpectedReach,
     /// The k that this walk was started with, at least [`EVIDENCE_ROWS`].
     first: usize,
@@ -116,6 +118,7 @@ impl Walk {
     /// `uses_estimate`, those far beyond the k-th estimate are left out.
     pub(crate) fn begin(&mut self, state: &State, capacity: usize, k: usize, uses_estimate: bool) {
         self.expected.begin(uses_estimate);
+        self.uses_row_codes = false;
         self.only = None;
         self.clear();
         self.first = k.max(EVIDENCE_ROWS);
@@ -125,6 +128,13 @@ impl Walk {
         self.entries.clear();
         self.probe.coarse(&state.model, &mut self.coarse);
         self.offered.clear();
+    }
+
+    /// After [`Walk::begin`]: estimates by row codes, if they are loaded. A candidate that an
+    /// observer keeps would come back with an estimate by its edge code, so only walks without one
+    /// may.
+    pub(crate) fn use_row_codes(&mut self, state: &State) {
+        self.uses_row_codes = state.model.row_codes.is_some();
     }
 
     /// Forgets what the last search has seen.
@@ -261,6 +271,9 @@ impl Walk {
             reader.start(page, state.meta.layout.slot_bytes(slot));
         }
         self.entries.extend(self.probe.entries(&self.coarse, &state.entries));
+        if self.uses_row_codes {
+            self.probe.refine(&state.model, &mut self.landmarks);
+        }
         self.landmarks.iter().for_each(|start| _ = self.list.insert(start.estimate, start.node));
         // An entry point is in the list with an estimate of its own, which is rough, and is not
         // offered again with a better one. As the only start it is visited first. Beside landmarks
@@ -431,7 +444,7 @@ impl Walk {
         let reach = self.expected.reach(&self.list, self.nearest.k(), options.slack, within);
         let in_memory = reader.pages_missed() == self.missed_before;
         let width = pages_ahead(self.visited.len(), in_memory, options.beam_width);
-        let Self { probe, list, nearest, offered, absent, only, expected, around, .. } = self;
+        let Self { probe, list, nearest, offered, absent, only, expected, around, uses_row_codes, .. } = self;
         let place = meta.layout.place(node);
         let is_near = only.is_some() || estimate <= nearest.reach(0.0);
         let looks = is_near && looks(&meta.layout, only.is_some()) && !absent.is_on(place.0, &meta.layout);
@@ -441,7 +454,7 @@ impl Walk {
             prefetch_around(&meta.layout, &body, place.1, only.as_ref());
         }
         let mut own = (is_new, None);
-        let visited = probe.visit_in(meta, model, &body, place, |scored| {
+        let visited = probe.visit_in(meta, model, &body, place, limit(*uses_row_codes, list, reach), |scored| {
             let substitute = absent.substitute_in(node, scored);
             offer(scored, list, offered, absent, reach, observer);
             if let Some((estimate, substitute)) = substitute {

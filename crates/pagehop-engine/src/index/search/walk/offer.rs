@@ -14,6 +14,9 @@ use pagehop_kernels as kernels;
 /// prefetched into the CPU's caches. With the bytes of one a search takes 10 to 20% longer, with
 /// those of three as long as with two (`docs/decisions/0013-cost-of-a-hop.md`).
 const WIDTH_IN_MEMORY: usize = 2;
+/// Estimates of up to this many times the reach are made again by row codes. One that is beyond
+/// the reach may then be within it.
+const REFINED_REACH: f32 = 1.15;
 /// Hops that approach the query, with at most one page read ahead. Landmarks are near the query
 /// already: of the pages that are read ahead from the third hop on, one in a hundred is not used.
 const APPROACH_HOPS: usize = 2;
@@ -21,6 +24,12 @@ const APPROACH_HOPS: usize = 2;
 /// width. A candidate of the first hops is often displaced before its turn. With the full
 /// width from the third hop on, one page in seven is not used, and searches are not faster.
 const WIDTH_AT_FIRST: usize = 2;
+
+/// The largest estimate that is made again by row codes, if these are used.
+#[inline]
+pub(super) fn limit(uses_row_codes: bool, list: &CandidateList, reach: f32) -> Option<f32> {
+    uses_row_codes.then(|| REFINED_REACH * reach.min(list.bound()))
+}
 
 /// Offers the scored neighbors that are within `reach` to the list; the others are rejected.
 #[inline]
