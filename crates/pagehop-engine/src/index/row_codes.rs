@@ -20,8 +20,8 @@ const LOOK_PAGES: u32 = 256;
 /// Reads every page once, and keeps a code of each row in memory that is finer than those of
 /// edges: 106 bytes a row in 384 dimensions. From then on searches without a filter estimate
 /// the distances of candidates by these codes, and read fewer pages: at ten million rows about
-/// half at the same recall. With the same settings they find more. Answers have the same
-/// distances. Cursors, searches with a filter and calibrations do not use the codes.
+/// half at the same recall. With the same settings they find about as much, or more. Answers have
+/// the same distances. Cursors, searches with a filter and calibrations do not use the codes.
 ///
 /// Rows that are added later have no codes, until another call. An index that is trained again
 /// or compacted loses them. Returns their bytes. `threads` of 0 are all cores.
