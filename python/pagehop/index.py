@@ -341,8 +341,8 @@ class Index:
         rows, and nearly half of ten million. With the same settings, or the same recall asked, they
         find about as much, or more. In memory they take more time than without.
 
-        Rows that are added later have no code until another call. `retrain`, and a `compact` of
-        this index, drop the codes. Raises MemoryError if the system does not give the memory.
+        Rows that are added later have no code until another call. `retrain` drops the codes. Raises
+        MemoryError if the system does not give the memory.
         """
         check_progress(progress)
         threads = as_count("threads", threads, 0, _pagehop.THREADS_MAX)

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use crate::index::open::Index;
 use crate::index::state::State;
 use crate::page::node::{FLAGS_FREE, NodeRef};
-use crate::page::{PageId, Pages, Reader};
+use crate::page::{PageId, Pages, Reader, read_ahead, with_reader};
 use crate::quantize::edge;
 use crate::quantize::row_codes::{RowCodes, RowCodesMut};
 use crate::threads::{self, Look};
-use crate::{BODY_BYTES, Error, OnProgress, Progress};
+use crate::{Error, OnProgress, Progress};
 
-/// Pages that are read ahead.
-const AHEAD: u32 = 64;
 /// Pages between two calls of the progress callback.
-const LOOK_PAGES: u32 = 256;
+const LOOK_PAGES: u32 = 64;
+/// Fewest pages that are worth a thread.
+const PAGES_PER_THREAD: u64 = 16;
 
 /// Reads every page once, and keeps a code of each row in memory that is finer than those of
 /// edges: 106 bytes a row in 384 dimensions. From then on searches without a filter estimate
@@ -24,7 +24,7 @@ const LOOK_PAGES: u32 = 256;
 /// the same distances. Cursors, searches with a filter and calibrations do not use the codes.
 ///
 /// Rows that are added later have no codes, until another call. An index that is trained again
-/// or compacted loses them. Returns their bytes. `threads` of 0 are all cores.
+/// loses them. Returns their bytes. `threads` of 0 are all cores; few pages take fewer.
 ///
 /// # Errors
 ///
@@ -39,14 +39,15 @@ pub fn load_row_codes<P: Pages>(
     let state = index.newest().renew(&mut index.pages().reader())?;
     let (layout, range) = (&state.meta.layout, state.node_pages(index.pages()));
     let total = u64::from(range.end.saturating_sub(range.start));
-    let parts = threads::available(threads) as u64;
+    let parts = u64::min(threads::available(threads) as u64, (total / PAGES_PER_THREAD).max(1));
     let begin = |part: u64| range.start + (total * part / parts) as u32;
     let mut codes = RowCodes::new(layout.edge, range.end as usize * layout.nodes_per_page)?;
     let firsts: Vec<_> = (0..parts).map(|part| layout.node_id(PageId(begin(part)), 0)).collect();
     let split = (0..parts).map(|part| begin(part)..begin(part + 1)).zip(codes.split(&firsts));
     let mut go_on = |done| progress(Progress { phase: "row codes", done: total.min(done * parts), total });
+    let centers = state.model.centroids.decode();
     threads::each(split, &mut go_on, |(pages, codes), look| {
-        encode(&state, &mut index.pages().reader(), pages, codes, look)
+        with_reader(index.pages(), |reader| encode((&state, &centers), reader, pages, codes, look))
     })?;
     let bytes = codes.bytes();
     index.newest().take_row_codes(&state, Arc::new(codes));
@@ -55,25 +56,19 @@ pub fn load_row_codes<P: Pages>(
 
 /// Encodes the nodes on some pages.
 fn encode<R: Reader>(
-    state: &State,
+    (state, centers): (&State, &[f32]),
     reader: &mut R,
     pages: Range<u32>,
     mut codes: RowCodesMut<'_>,
     look: Look<'_>,
 ) -> Result<(), Error> {
     let (meta, layout) = (&state.meta, &state.meta.layout);
-    let (centers, mut x) = (state.model.centroids.decode(), Vec::new());
-    let ahead = |page: u32, reader: &R| {
-        if page < pages.end {
-            reader.start(PageId(page), 0..BODY_BYTES);
-        }
-    };
-    (pages.start..pages.start.saturating_add(AHEAD)).for_each(|page| ahead(page, reader));
+    let mut x = Vec::new();
     for page in pages.clone() {
         if (page - pages.start).is_multiple_of(LOOK_PAGES) {
             look(u64::from(page - pages.start))?;
         }
-        ahead(page.saturating_add(AHEAD), reader);
+        read_ahead(reader, page, &pages);
         let body = reader.finish(PageId(page))?;
         for slot in 0..layout.nodes_per_page * usize::from(meta.has_nodes(&body)) {
             let node = NodeRef::new(layout, &body, slot);
