@@ -1,12 +1,15 @@
-"""What happens to an index that sessions are writing: large rollbacks, and an update of the
-extension.
+"""What happens to an index that sessions are writing: large rollbacks, an update of the extension,
+and other processes on the same core.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -74,3 +77,36 @@ def test_the_extension_is_updated_while_sessions_write(busy_cluster: Cluster, la
         for thread in threads:
             thread.join()
     assert_sound(busy_cluster, writers)
+
+
+@contextmanager
+def busy_beside(pid: int) -> Iterator[None]:
+    """A process that never waits, on the same core as process `pid`."""
+    core = {min(os.sched_getaffinity(pid))}
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+        try:
+            os.sched_setaffinity(busy.pid, core)
+            os.sched_setaffinity(pid, core)
+            yield
+        finally:
+            busy.kill()
+
+
+def switches(pid: int) -> int:
+    """How often process `pid` lost its core to another while it had work."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("nonvoluntary_ctxt_switches"))
+
+
+def test_an_insertion_lets_others_use_its_core(connect: Connect) -> None:
+    # The kernel alone takes the core from it every few milliseconds, ten times in all.
+    connection, rows = connect(), vectors(900, seed=4)
+    create(connection)
+    fill(connection, rows[:500])
+    run(connection, "REINDEX INDEX items_embedding")
+    server = connection.info.backend_pid
+    with busy_beside(server):
+        before = switches(server)
+        fill(connection, rows[500:], first=500)
+        after = switches(server)
+    assert after - before > 100, f"{after - before} switches in 400 rows"

@@ -166,6 +166,7 @@ pub(crate) struct Writer {
     /// Whether each step is logged. If not, the log has no change of this file, or it gets the
     /// whole index at the end.
     is_logged: bool,
+    is_in_section: bool,
     /// The buffers that whole pages are written through; null for any.
     ring: pg_sys::BufferAccessStrategy,
 }
@@ -195,7 +196,7 @@ impl Writer {
         let blocks = Cell::new(index.pages().page_count());
         // SAFETY: the caller keeps the relation open.
         let is_logged = unsafe { sink::needs_wal(relation) };
-        Ok(Self { relation, index, lock, blocks, is_logged, ring: std::ptr::null_mut() })
+        Ok(Self { relation, index, lock, blocks, is_logged, is_in_section: false, ring: std::ptr::null_mut() })
     }
 
     /// Writes whole pages through the buffers of `ring`, so that they do not evict other pages.
@@ -286,8 +287,10 @@ impl Drop for Writer {
 impl PagesMut for Writer {
     type Reader<'w> = BufferReader<'w>;
 
+    /// Lets other processes run now and then, but not while other writers wait for this one.
     fn reader(&self) -> BufferReader<'_> {
-        self.index.pages().prefetching_reader()
+        let may_yield = self.is_shared() && !self.is_in_section;
+        BufferReader { may_yield, ..self.index.pages().prefetching_reader() }
     }
 
     fn page_count(&self) -> u32 {
@@ -409,12 +412,14 @@ impl PagesMut for Writer {
             // two steps. After an error the end of the transaction gives the lock back.
             unsafe { wait_for(self.relation, SECTION_LOCK, pg_sys::ExclusiveLock) };
             self.blocks.set(self.index.pages().page_count());
+            self.is_in_section = true;
         }
         Ok(())
     }
 
     fn end_section(&mut self) {
         if self.is_shared() {
+            self.is_in_section = false;
             // SAFETY: the relation is open while the writer lives, and `begin_section` took the
             // lock.
             unsafe { pg_sys::UnlockPage(self.relation, SECTION_LOCK, pg_sys::ExclusiveLock as i32) };
