@@ -9,6 +9,8 @@ the memory of the build, which is otherwise three quarters of what the process i
 rest is for the interpreter and the source in the kernel's cache. `rounds` is how often a tenth of
 the rows is deleted, added again and vacuumed after the build; the calibration is that of the build.
 `columns = 1` gives the index a column for filters; without it a filter is a mask of ids.
+`row_codes = 1` is an option of the search: a code of each row is read into memory before it, and
+the cache is smaller by as much.
 """
 
 from __future__ import annotations
@@ -32,10 +34,11 @@ from pagehop_lab.engines.engine import (
     Work,
 )
 from pagehop_lab.engines.history import PAGEHOP, at_commit
+from pagehop_lab.machine.counters import cores
 from pagehop_lab.machine.place import drop_page_cache
 
 # Larger than any index that is measured here, so all pages stay in memory.
-_CACHE = "8GiB"
+_CACHE_BYTES = 8 << 30
 # As without the option.
 _MEMORY = "2GiB"
 _METRICS = {"euclidean": "l2", "angular": "cosine", "ip": "ip"}
@@ -55,7 +58,7 @@ class PagehopFile(Library):
             "cache_share": 0.05, "calibrated": "rows", "columns": 1, "dims_per_cache_byte": 4, "memory_mib": 2048,
             "rounds": 10,
         },
-        more_search={"recall": 0.95},
+        more_search={"recall": 0.95, "row_codes": 1},
         halves=True,
         call_threads=True,
         takes_commit=True,
@@ -92,7 +95,8 @@ class PagehopFile(Library):
             self._change(base, options["rounds"], seed)
         dims, share = options.get("dims_per_cache_byte"), options.get("cache_share")
         small = base.size // dims if dims else int(share * self.index_bytes()) if share else None
-        self._cache: str | int = small or _CACHE
+        self._cache = self._allowed = small or _CACHE_BYTES
+        self._is_direct, self._has_row_codes, self._codes_bytes = False, False, 0
         self._index = pagehop.open(self._path, cache=self._cache)
 
     def _memory(self, options: Options) -> str:
@@ -113,12 +117,42 @@ class PagehopFile(Library):
                 index.vacuum()
 
     def searcher(self, options: Options, k: int) -> Search:
+        self._use_row_codes(bool(options.get("row_codes")))
         index, threads, knobs = self._index, self.threads, _knobs(options, k)
         return lambda queries: np.asarray(index.search(queries, k=k, threads=threads, **knobs).ids)
+
+    def _use_row_codes(self, wanted: bool) -> None:
+        """Opens the index again if it has row codes and should not, or the other way round."""
+        if wanted == self._has_row_codes:
+            return
+        if wanted and not self._codes_bytes:
+            # Their size is known once they are there.
+            self._codes_bytes = self._index.load_row_codes(threads=cores())
+        self._open(self._room_beside(self._codes_bytes) if wanted else self._allowed)
+        if wanted:
+            self._index.load_row_codes(threads=cores())
+        self._has_row_codes = wanted
+
+    def _room_beside(self, codes_bytes: int) -> int:
+        """The cache that row codes leave."""
+        if codes_bytes >= self._allowed:
+            raise EngineError(
+                f"row codes take {codes_bytes / 1e6:.0f} MB of memory, more than the cache of "
+                f"{self._allowed / 1e6:.0f} MB: give it a larger cache_share"
+            )
+        return self._allowed - codes_bytes
+
+    def _open(self, cache: int) -> None:
+        import pagehop
+
+        self._index.close()
+        self._index = pagehop.open(self._path, cache=cache, direct=self._is_direct)
 
     def filtered(self, options: Options, k: int, kept: Kept) -> Search:
         import pagehop
 
+        # They do not serve filters.
+        self._use_row_codes(False)
         index, threads, knobs = self._index, self.threads, _knobs(options, k)
         where = pagehop.column("part") < int(kept[:FILTER_PARTS].sum()) if self._columns else kept
         return lambda queries: np.asarray(index.search(queries, k=k, where=where, threads=threads, **knobs).ids)
@@ -131,21 +165,20 @@ class PagehopFile(Library):
         return self._path.stat().st_size
 
     def cache_bytes(self) -> int | None:
-        return self._cache if isinstance(self._cache, int) else None
+        return None if self._cache == _CACHE_BYTES else self._cache
 
     def cool(self) -> None:
         """Opens the file again and bypasses the kernel's cache from then on.
 
         Before that, the kernel drops the file from its cache.
         """
-        import pagehop
-
         self._index.close()
         drop_page_cache(self._path)
         # The rest of the limit is for searches and the interpreter.
-        cache = f"{self.memory_mib // 2}MiB" if self.memory_mib else self._cache
+        self._allowed = (self.memory_mib << 20) // 2 if self.memory_mib else self._cache
+        self._is_direct, self._has_row_codes = True, False
         begun = time.perf_counter()
-        self._index = pagehop.open(self._path, cache=cache, direct=True)
+        self._open(self._allowed)
         self.opened_s = time.perf_counter() - begun
 
     def close(self) -> None:
