@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import pagehop
 from pagehop_lab.engines.engine import EngineError, Float32, Options
 from pagehop_lab.engines.pagehop_file import PagehopFile
 
@@ -50,25 +49,18 @@ def test_searches_with_row_codes_read_fewer_pages(engine: PagehopFile, base: Flo
     assert pages(engine, base, WITHOUT) == without
 
 
-def test_row_codes_and_cache_take_the_memory_of_the_cache_alone(
-    engine: PagehopFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    caches: list[int] = []
-    opened = pagehop.open
-
-    def noted(path: Path, *, cache: int, direct: bool) -> pagehop.Index:
-        caches.append(cache)
-        return opened(path, cache=cache, direct=direct)
-
-    monkeypatch.setattr(pagehop, "open", noted)
-    allowed = engine.cache_bytes()
+def test_row_codes_and_cache_take_the_memory_of_the_cache_alone(engine: PagehopFile) -> None:
+    allowed, codes = engine.cache_bytes(), ROWS * (DIM // 4 + 10)
     assert allowed is not None
-    engine.cool()
-    engine.searcher(WITH, K)
-    engine.searcher(WITHOUT, K)
-    codes = ROWS * (DIM // 4 + 10)
-    assert [caches[0], caches[-1]] == [allowed, allowed]
-    assert codes <= allowed - caches[-2] <= 1.1 * codes
+    for cool in (False, True):
+        if cool:
+            engine.cool()
+        assert engine.pages_cache_bytes == allowed
+        engine.searcher(WITH, K)
+        assert codes <= allowed - engine.pages_cache_bytes <= 1.1 * codes
+        engine.searcher(WITHOUT, K)
+        assert engine.pages_cache_bytes == allowed
+        engine.searcher(WITH, K)
 
 
 def test_a_cache_too_small_for_row_codes_is_an_error(tmp_path: Path, base: Float32) -> None:

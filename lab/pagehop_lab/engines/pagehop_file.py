@@ -98,6 +98,8 @@ class PagehopFile(Library):
         self._cache = self._allowed = small or _CACHE_BYTES
         self._is_direct, self._has_row_codes, self._codes_bytes = False, False, 0
         self._index = pagehop.open(self._path, cache=self._cache)
+        self.pages_cache_bytes = self._cache
+        """The part of the cache that is left for pages."""
 
     def _memory(self, options: Options) -> str:
         """The memory of a build."""
@@ -147,6 +149,7 @@ class PagehopFile(Library):
 
         self._index.close()
         self._index = pagehop.open(self._path, cache=cache, direct=self._is_direct)
+        self.pages_cache_bytes = cache
 
     def filtered(self, options: Options, k: int, kept: Kept) -> Search:
         import pagehop
