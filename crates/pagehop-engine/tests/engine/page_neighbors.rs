@@ -56,6 +56,31 @@ fn no_row_of_a_page_that_was_read_is_missed() {
     assert!(missed > 20 && looked_at > 1500, "{missed} missed, {looked_at} on pages of others");
 }
 
+/// Most slots of a page are read only as neighbors of the node that the walk chose.
+#[test]
+fn a_damaged_neighbor_of_a_node_is_an_error() {
+    let rows = triples(384, 200);
+    let pages = built(&rows, &options(Metric::L2)).unwrap();
+    let page_of = pages_of_rows(&pages, 3);
+    let least = SearchOptions { search_list: 10, slack: 0.0, ..SearchOptions::default() };
+    let mut as_neighbors = 0;
+    for query in embeddings(384, 20, 3).chunks(384) {
+        let hits = Index::open(&pages).unwrap().search_with(query, 10, &least).unwrap().hits;
+        for slot in 0..3 {
+            let mut damaged = pages.clone();
+            let page = PageId(page_of[&hits[0].row_id]);
+            // The flags of a node follow 16 bytes of it.
+            damaged.body_mut(page)[40 + slot * (8128 / 3 / 8 * 8) + 16] ^= 0x10;
+            let error = Index::open(&damaged).unwrap().search_with(query, 10, &least).unwrap_err();
+            let said = error.to_string();
+            assert!(said.contains(&format!("page {} ", page.0)) && said.contains("flags"), "{said}");
+            // An edge that leads to the node has another message.
+            as_neighbors += usize::from(said.contains(&format!("slot {slot} has flags 0xb1")));
+        }
+    }
+    assert!(as_neighbors > 20, "{as_neighbors} of 60 nodes");
+}
+
 #[test]
 fn a_cursor_returns_each_row_once_and_in_order() {
     let rows = triples(256, 200);
