@@ -66,7 +66,9 @@ def test_row_codes_and_cache_take_the_memory_of_the_cache_alone(engine: PagehopF
 def test_a_cache_too_small_for_row_codes_is_an_error(tmp_path: Path, base: Float32) -> None:
     engine = PagehopFile(tmp_path)
     engine.build(base, "euclidean", {"cache_share": 0.01}, 2, 1)
-    with pytest.raises(EngineError, match="give it a larger cache_share"):
-        engine.searcher(WITH, K)
-    engine.searcher(WITHOUT, K)
+    without = pages(engine, base, WITHOUT)
+    for _ in range(2):
+        with pytest.raises(EngineError, match="give it a larger cache_share"):
+            engine.searcher(WITH, K)
+        assert pages(engine, base, WITHOUT) == without
     engine.close()

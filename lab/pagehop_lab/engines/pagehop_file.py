@@ -130,6 +130,7 @@ class PagehopFile(Library):
         if wanted and not self._codes_bytes:
             # Their size is known once they are there.
             self._codes_bytes = self._index.load_row_codes(threads=cores())
+            self._open(self._allowed)
         self._open(self._room_beside(self._codes_bytes) if wanted else self._allowed)
         if wanted:
             self._index.load_row_codes(threads=cores())
