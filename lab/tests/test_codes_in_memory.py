@@ -68,7 +68,7 @@ def test_a_cache_too_small_for_row_codes_is_an_error(tmp_path: Path, base: Float
     engine.build(base, "euclidean", {"cache_share": 0.01}, 2, 1)
     without = pages(engine, base, WITHOUT)
     for _ in range(2):
-        with pytest.raises(EngineError, match="give it a larger cache_share"):
+        with pytest.raises(EngineError, match="give the index a larger cache"):
             engine.searcher(WITH, K)
         assert pages(engine, base, WITHOUT) == without
     engine.close()

@@ -10,7 +10,8 @@ rest is for the interpreter and the source in the kernel's cache. `rounds` is ho
 the rows is deleted, added again and vacuumed after the build; the calibration is that of the build.
 `columns = 1` gives the index a column for filters; without it a filter is a mask of ids.
 `row_codes = 1` is an option of the search: a code of each row is read into memory before it, and
-the cache is smaller by as much.
+the cache is smaller by as much. Where each query begins with empty caches, the disk's reads count
+those of the codes, too.
 """
 
 from __future__ import annotations
@@ -140,8 +141,8 @@ class PagehopFile(Library):
         """The cache that row codes leave."""
         if codes_bytes >= self._allowed:
             raise EngineError(
-                f"row codes take {codes_bytes / 1e6:.0f} MB of memory, more than the cache of "
-                f"{self._allowed / 1e6:.0f} MB: give it a larger cache_share"
+                f"row codes take {codes_bytes:,} bytes, and the cache has {self._allowed:,} for them and "
+                "for pages: give the index a larger cache"
             )
         return self._allowed - codes_bytes
 
