@@ -79,7 +79,7 @@ class PagehopFile(Library):
         if by_queries and self.samples is None:
             raise EngineError('calibrated = "queries" takes a set with samples: samples = 2000 in its table')
         self._columns = {"part": np.arange(len(base)) % FILTER_PARTS} if options.get("columns") else None
-        pagehop.build(
+        self._index = pagehop.build(
             self._path,
             base,
             metric=_METRICS[metric],
@@ -88,7 +88,8 @@ class PagehopFile(Library):
             threads=threads,
             seed=seed,
             calibrate=not by_queries,
-        ).close()
+        )
+        self._index.close()
         if by_queries:
             with pagehop.open(self._path, write=True) as index:
                 index.calibrate(self.samples, threads=threads)
@@ -98,9 +99,7 @@ class PagehopFile(Library):
         small = base.size // dims if dims else int(share * self.index_bytes()) if share else None
         self._cache = self._allowed = small or _CACHE_BYTES
         self._is_direct, self._has_row_codes, self._codes_bytes = False, False, 0
-        self._index = pagehop.open(self._path, cache=self._cache)
-        self.pages_cache_bytes = self._cache
-        """The part of the cache that is left for pages."""
+        self._open(self._cache)
 
     def _memory(self, options: Options) -> str:
         """The memory of a build."""
@@ -152,6 +151,7 @@ class PagehopFile(Library):
         self._index.close()
         self._index = pagehop.open(self._path, cache=cache, direct=self._is_direct)
         self.pages_cache_bytes = cache
+        """The part of the cache that is left for pages."""
 
     def filtered(self, options: Options, k: int, kept: Kept) -> Search:
         import pagehop

@@ -52,7 +52,7 @@ const _: () = assert!(std::mem::offset_of!(pg_sys::PageHeaderData, pd_linp) == H
 /// buffers without a check.
 const WARM_AFTER: u32 = 64;
 
-/// Nodes that a writer reads until it gives its core away, about twice in an insertion.
+/// Nodes that a writer reads until it gives its core away, about once in an insertion.
 const NODES_PER_YIELD: u32 = 96;
 
 /// Most blocks that wait to be read ahead.
