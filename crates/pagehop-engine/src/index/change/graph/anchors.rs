@@ -31,17 +31,43 @@ fn anchor<W: PagesMut>(graph: &mut Graph<'_, W>, parents: &[NodeId], target: &Ta
     let degree = graph.meta().layout.degree;
     for most in [degree / 2, degree] {
         for parent in parents {
-            let is_free = graph.look(*parent, |node, header| {
-                can_be_parent(header.flags)
-                    && node.links().filter(|link| link.anchor).count() < most
-                    && !has_duplicates(node, target)
-            })?;
-            if is_free && graph.link_anchor(*parent, target)? {
+            if has_given_less(graph, *parent, most, target)? && graph.link_anchor(*parent, &[], target)? {
                 return Ok(true);
             }
         }
     }
     Ok(false)
+}
+
+/// Whether `parent` can give `target` an anchor, and has given fewer than `most`.
+fn has_given_less<W: PagesMut>(
+    graph: &Graph<'_, W>,
+    parent: NodeId,
+    most: usize,
+    target: &Target,
+) -> Result<bool, Error> {
+    graph.look(parent, |node, header| {
+        can_be_parent(header.flags)
+            && node.links().filter(|link| link.anchor).count() < most
+            && !has_duplicates(node, target)
+    })
+}
+
+/// Gives a new node an anchor, from one of its `neighbors` if any can give one, and offers all of
+/// these an edge to it.
+pub(super) fn anchor_among<W: PagesMut>(
+    graph: &mut Graph<'_, W>,
+    neighbors: &[NodeId],
+    target: &Target,
+) -> Result<(), Error> {
+    let most = graph.meta().layout.degree / 2;
+    for parent in neighbors {
+        if has_given_less(graph, *parent, most, target)? && graph.link_anchor(*parent, neighbors, target)? {
+            return Ok(());
+        }
+    }
+    anchor_or_below(graph, neighbors, target)?;
+    graph.link_back(neighbors, target)
 }
 
 /// Gives a duplicate an anchor from `parent`, the equal node that the walk ended at, or from a node

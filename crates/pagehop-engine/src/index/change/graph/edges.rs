@@ -90,8 +90,8 @@ impl Extras<'_> {
 impl Edges {
     /// Offers `node` an edge to `target`. It takes the edge if it has room, if pruning prefers it
     /// to a present edge, or if it is to be an anchor. The change of the node waits
-    /// ([`Steps::change_node_later`]). `false` if there is to be an anchor and cannot: the node is
-    /// gone, or all its edges are anchors.
+    /// ([`Steps::change_node_later`]), and leads if it is an anchor. `false` if there is to be an
+    /// anchor and cannot: the node is gone, or all its edges are anchors.
     pub(super) fn link<W: PagesMut>(
         &mut self,
         steps: &mut Steps<'_, W>,
@@ -111,13 +111,13 @@ impl Edges {
             Some((at, link)) if link.generation == target.generation => {
                 if anchor && !link.anchor {
                     let target = target.clone();
-                    steps.change_node_later(node, seen, move |node| node.set_edge(at, &target.edge(true)))?;
+                    steps.change_node_later(node, seen, true, move |node| node.set_edge(at, &target.edge(true)))?;
                 }
                 Ok(true)
             }
             None if degree < steps.layout().degree => {
                 let target = target.clone();
-                steps.change_node_later(node, seen, move |node| {
+                steps.change_node_later(node, seen, anchor, move |node| {
                     node.set_edge(degree, &target.edge(anchor));
                     node.set_degree(degree + 1);
                 })?;
@@ -193,7 +193,7 @@ impl Edges {
         drop(reader);
         if !fresh.is_empty() || stays.iter().any(|stays| !stays) {
             let seen = around.seen.clone();
-            steps.change_node_later(node, seen, move |node| rewrite(node, &stays, &fresh))?;
+            steps.change_node_later(node, seen, anchor.is_some(), move |node| rewrite(node, &stays, &fresh))?;
         }
         Ok(edges)
     }

@@ -4,8 +4,8 @@
 //! walk     to the row's point; robust prune chooses neighbors among the visited nodes
 //! step     the node, in a slot near its neighbors          (node page, meta page)
 //! steps    its postings                                    (the trees of the columns)
-//! step     an anchor from a neighbor                       (its page)
-//! steps    the neighbors that take an edge back            (the pages of four of them)
+//! steps    an anchor from a neighbor, and edges back from
+//!          the neighbors that take one                     (the pages of four of them)
 //! step     one node in 32 becomes a landmark               (a page of landmarks, meta page)
 //! ```
 //!
@@ -94,8 +94,7 @@ fn insert_among<W: PagesMut>(
     let header = graph.look(node, |_, header| *header)?;
     graph.near_mut().push(node, header, &encoded.hi);
     let neighbors: Vec<NodeId> = targets.iter().map(|target| target.node).collect();
-    anchors::anchor_or_below(graph, &neighbors, &target)?;
-    graph.link_back(&neighbors, &target)?;
+    anchors::anchor_among(graph, &neighbors, &target)?;
     landmarks::make(graph, &target)?;
     Ok(node)
 }

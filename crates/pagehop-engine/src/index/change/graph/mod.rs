@@ -43,7 +43,7 @@ use crate::index::state::State;
 use crate::page::columns_page::Columns;
 use crate::page::meta::Meta;
 use crate::page::model_pages::{self, Entry};
-use crate::page::node::{NodeHeader, NodeRef};
+use crate::page::node::{Link, NodeHeader, NodeRef};
 use crate::page::{PageId, PagesMut};
 use crate::quantize::point::RoundedPoint;
 
@@ -185,20 +185,33 @@ impl<'w, W: PagesMut> Graph<'w, W> {
         target.ok_or_else(|| unknown_centroid(steps.meta(), id))
     }
 
-    /// Gives `node` an anchor to `target`. `false` if the node is gone, or all its edges are
-    /// anchors.
-    pub(super) fn link_anchor(&mut self, node: NodeId, target: &Target) -> Result<bool, Error> {
+    /// Gives `node` an anchor to `target`, and offers each of `others` an edge to it as
+    /// [`Graph::link_back`] does. The anchor is made in the step of the first of these edges, and
+    /// none is made without it. `false` if the node is gone, or all its edges are anchors: then no
+    /// other node has changed.
+    pub(super) fn link_anchor(&mut self, node: NodeId, others: &[NodeId], target: &Target) -> Result<bool, Error> {
         let Self { steps, model, explorer, edges, .. } = self;
+        let mut left = Cow::Borrowed(others);
         for _ in 0..DECISIONS_MAX {
             if !edges.link(steps, model, explorer, node, target, true)? {
                 return Ok(false);
             }
-            if steps.make_waiting()?.is_empty() {
+            for other in left.iter().filter(|other| **other != node) {
+                edges.link(steps, model, explorer, *other, target, false)?;
+            }
+            left = steps.make_waiting()?.into();
+            if !left.contains(&node) {
+                self.link_back(&left, target)?;
                 return Ok(true);
             }
         }
         // Other writers kept changing this node.
-        edges::anchor_in_place(steps, node, target, |_, links| links.iter().rposition(|link| !link.anchor))
+        let last = |_: &NodeRef<'_>, links: &[Link]| links.iter().rposition(|link| !link.anchor);
+        let is_anchored = edges::anchor_in_place(steps, node, target, last)?;
+        if is_anchored {
+            self.link_back(&left, target)?;
+        }
+        Ok(is_anchored)
     }
 
     /// Gives `node`, which is equal to the row that the walk went to, an anchor to `target`. In a

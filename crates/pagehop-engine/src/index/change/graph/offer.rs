@@ -77,7 +77,7 @@ impl Offers {
             Verdict::Declined => Ok(true),
             Verdict::Replaces(place) => {
                 let target = target.clone();
-                steps.change_node_later(node, seen, move |node| node.set_edge(place, &target.edge(false)))?;
+                steps.change_node_later(node, seen, false, move |node| node.set_edge(place, &target.edge(false)))?;
                 Ok(true)
             }
         }

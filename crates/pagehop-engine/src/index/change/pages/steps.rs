@@ -56,6 +56,7 @@ pub(in crate::index::change) fn can_be_parent(flags: u8) -> bool {
 struct Waiting {
     node: NodeId,
     seen: Seen,
+    leads: bool,
     change: Box<dyn FnMut(&mut NodeMut<'_>)>,
 }
 
@@ -69,8 +70,10 @@ pub(in crate::index::change) struct Steps<'w, W: PagesMut> {
     /// Changes of different nodes that wait for a step, and their pages.
     waiting: Vec<Waiting>,
     waiting_on: Vec<PageId>,
-    /// Nodes that another writer changed before their step.
+    /// Nodes that another writer changed before their step, or before that of the change that led.
     missed: Vec<NodeId>,
+    /// Whether the change that led was not made.
+    is_leader_missed: bool,
 }
 
 impl<'w, W: PagesMut> Steps<'w, W> {
@@ -81,7 +84,8 @@ impl<'w, W: PagesMut> Steps<'w, W> {
     /// The pages of the graph whose meta page is `root`.
     pub(in crate::index::change) fn at(pages: &'w mut W, root: PageId, meta: Meta) -> Self {
         let pages = GraphPages::new(pages, root, meta.change.numbers.current);
-        Self { pages, meta, waiting: Vec::new(), waiting_on: Vec::new(), missed: Vec::new() }
+        let (waiting, waiting_on, missed) = (Vec::new(), Vec::new(), Vec::new());
+        Self { pages, meta, waiting, waiting_on, missed, is_leader_missed: false }
     }
 
     /// Whether other writers insert rows at the same time.
@@ -209,11 +213,13 @@ impl<'w, W: PagesMut> Steps<'w, W> {
     /// Changes a node later, if it still is as it was `seen`. Changes on up to four pages wait for
     /// one step, which is made before a fifth page, or by [`Steps::make_waiting`]. Until then the
     /// node is unchanged, so two changes of one node must not wait together, and no decision may
-    /// depend on a change that waits.
+    /// depend on a change that waits. Where a change `leads`, those after it are made only if it
+    /// is.
     pub(in crate::index::change) fn change_node_later(
         &mut self,
         node: NodeId,
         seen: Seen,
+        leads: bool,
         change: impl FnMut(&mut NodeMut<'_>) + 'static,
     ) -> Result<(), Error> {
         let page = self.meta.layout.place(node).0;
@@ -223,15 +229,16 @@ impl<'w, W: PagesMut> Steps<'w, W> {
             }
             self.waiting_on.push(page);
         }
-        self.waiting.push(Waiting { node, seen, change: Box::new(change) });
+        self.waiting.push(Waiting { node, seen, leads, change: Box::new(change) });
         Ok(())
     }
 
     /// Makes the changes that wait, as one step. Returns the nodes of all changes since the last
-    /// call that were not made, because another writer had changed the node: these must be decided
-    /// again.
+    /// call that were not made, because another writer had changed the node, or the one of the
+    /// change that led: these must be decided again.
     pub(in crate::index::change) fn make_waiting(&mut self) -> Result<Vec<NodeId>, Error> {
         self.step_waiting()?;
+        self.is_leader_missed = false;
         Ok(std::mem::take(&mut self.missed))
     }
 
@@ -241,17 +248,21 @@ impl<'w, W: PagesMut> Steps<'w, W> {
         }
         let mut waiting = std::mem::take(&mut self.waiting);
         let pages = std::mem::take(&mut self.waiting_on);
-        let layout = self.meta.layout;
-        let missed = &mut self.missed;
+        let (layout, missed, is_leader_missed) = (self.meta.layout, &mut self.missed, &mut self.is_leader_missed);
+        if *is_leader_missed {
+            missed.extend(waiting.iter().map(|change| change.node));
+            return Ok(());
+        }
         self.pages.step(&pages, &mut |bodies| {
-            for Waiting { node, seen, change } in &mut waiting {
+            for Waiting { node, seen, leads, change } in &mut waiting {
                 let (page, slot) = layout.place(*node);
                 let at = pages.iter().position(|other| *other == page).expect("its page is noted with it");
                 let mut found = NodeMut::new(&layout, bodies[at], slot);
-                if seen.is_still(&found.as_ref()) {
+                if !*is_leader_missed && seen.is_still(&found.as_ref()) {
                     change(&mut found);
                 } else {
                     missed.push(*node);
+                    *is_leader_missed |= *leads;
                 }
             }
             Ok(())
