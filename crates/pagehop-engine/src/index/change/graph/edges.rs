@@ -1,12 +1,12 @@
 //! The edges of one node: it takes a new edge, or its neighbors are chosen again.
 //!
-//! A node with room takes an edge as it is offered. A full node decides by its own page first
-//! (`offer.rs`). If that is not enough, its neighbors are read, and robust prune chooses among them
-//! and the new one.
+//! A node declines an edge to a row that one of its neighbors leads to (`offer.rs`). If none does,
+//! it takes the edge if it has room. A full node decides by its own page. If that is not enough,
+//! its neighbors are read, and robust prune chooses among them and the new one.
 
 use super::explorer::Explorer;
 use super::near::{NearNodes, Neighborhood};
-use super::offer::Offers;
+use super::offer::{self, Offers};
 use crate::Error;
 use crate::ids::NodeId;
 use crate::index::change::encode::{self, Target, unknown_centroid};
@@ -115,6 +115,9 @@ impl Edges {
                 }
                 Ok(true)
             }
+            None if !anchor && offer::is_declined(steps.meta(), explorer.near(), node, seen.links(), target) => {
+                Ok(true)
+            }
             None if degree < steps.layout().degree => {
                 let target = target.clone();
                 steps.change_node_later(node, seen, anchor, move |node| {
@@ -123,7 +126,7 @@ impl Edges {
                 })?;
                 Ok(true)
             }
-            None if !anchor && self.offers.offer(steps, model, explorer, node, seen.links(), target)? => Ok(true),
+            None if !anchor && self.offers.offer(steps, model, explorer, node, target)? => Ok(true),
             _ => {
                 let revision = Revision {
                     extras: Extras::One(target),

@@ -1,11 +1,13 @@
-//! Whether a full node takes an edge to a new row, decided by its own page alone.
+//! Whether a node takes an edge to a new row, decided by its own page alone.
 //!
-//! Reading every neighbor of a node takes about twenty pages for one edge. But the page has a code
-//! of each neighbor, which estimates its distance from the new row and from the node; the distances
-//! of neighbors that the walk visited are known more exactly. These decide 14 offers of 15: a
-//! neighbor covers the new row, or the new row covers a neighbor, in the sense of robust prune. For
-//! the others the neighbors are read. To replace the farthest neighbor instead lowers recall
-//! (`docs/decisions/0014-many-writers.md`).
+//! Reading every neighbor of a node takes about twenty pages for one edge. But the page of a full
+//! node has a code of each neighbor, which estimates its distance from the new row and from the
+//! node; the distances of neighbors that the walk visited are known more exactly. These decide 14
+//! offers of 15: a neighbor covers the new row, or the new row covers a neighbor, in the sense of
+//! robust prune. For the others the neighbors are read. To replace the farthest neighbor instead
+//! lowers recall (`docs/decisions/0014-many-writers.md`).
+//!
+//! A node with room declines the row only for a neighbor that the walk visited.
 
 use super::explorer::Explorer;
 use super::near::NearNodes;
@@ -17,6 +19,7 @@ use crate::index::change::pages::steps::{Seen, Steps};
 use crate::index::model::Model;
 use crate::index::search::visit::Probe;
 use crate::page::PagesMut;
+use crate::page::meta::Meta;
 use crate::page::node::Link;
 use crate::quantize::estimate::DEGREE_MAX;
 
@@ -24,6 +27,9 @@ use crate::quantize::estimate::DEGREE_MAX;
 /// before the neighbors that the row covers. On real text and token embeddings 1.1 and 1.2 lose no
 /// recall, 1.0 a little.
 const CLEARLY_SQ: f32 = 1.1;
+/// The same for a node with room, which loses no other edge if it takes this one. 1.2 loses no
+/// recall, 1.1 a little.
+const CLEARLY_WITH_ROOM_SQ: f32 = 1.2;
 
 /// The decision about an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +58,8 @@ pub(super) struct Offers {
 }
 
 impl Offers {
-    /// Offers a full `node` an edge to `target`, the row that the walk went to and that is in
-    /// `explorer.near()`. `links` are the edges of the node. `false` if the node's page does not
+    /// Offers a full `node` that has not declined ([`is_declined`]) an edge to `target`, the row
+    /// that the walk went to and that is in `explorer.near()`. `false` if the node's page does not
     /// decide it.
     pub(super) fn offer<W: PagesMut>(
         &mut self,
@@ -61,23 +67,20 @@ impl Offers {
         model: &Model,
         explorer: &mut Explorer,
         node: NodeId,
-        links: &[Link],
         target: &Target,
     ) -> Result<bool, Error> {
         let near = explorer.near();
         let (Some(row), Some(at)) = (near.position(target.node), near.position(node)) else { return Ok(false) };
         let from_node = near.distance(at, row);
         let alpha_sq = alpha_sq(steps.meta().layout.inner_dim, steps.meta().filled_sq());
-        if is_declined_by_visited(near, links, [at, row], from_node, alpha_sq) {
-            return Ok(true);
-        }
         let Some((seen, neighbors)) = self.neighbors(steps, model, explorer, [at, row])? else { return Ok(false) };
         match judge(&neighbors, from_node, alpha_sq) {
             Verdict::Unclear => Ok(false),
             Verdict::Declined => Ok(true),
             Verdict::Replaces(place) => {
                 let target = target.clone();
-                steps.change_node_later(node, seen, false, move |node| node.set_edge(place, &target.edge(false)))?;
+                steps
+                    .change_node_later(node, seen, false, move |node| node.set_edge(place, &target.edge(false)))?;
                 Ok(true)
             }
         }
@@ -122,24 +125,22 @@ impl Offers {
     }
 }
 
-/// Whether [`judge`] would decline the row because of a neighbor that the walk visited. That is so
-/// for most rows that are declined, and needs no estimates. `false` if an edge is known to be
-/// stale.
-fn is_declined_by_visited(
-    near: &NearNodes,
-    links: &[Link],
-    [at, row]: [usize; 2],
-    from_node: f32,
-    alpha_sq: f32,
-) -> bool {
+/// Whether `node` with the edges `links` declines an edge to `target` because of a neighbor that
+/// the walk visited: that one clearly covers the row. It is so for most rows that are declined, and
+/// needs no estimates. `false` if an edge is known to be stale.
+pub(super) fn is_declined(meta: &Meta, near: &NearNodes, node: NodeId, links: &[Link], target: &Target) -> bool {
+    let (Some(row), Some(at)) = (near.position(target.node), near.position(node)) else { return false };
+    let from_node = near.distance(at, row);
+    let clearly_sq = if links.len() < meta.layout.degree { CLEARLY_WITH_ROOM_SQ } else { CLEARLY_SQ };
+    let factor_sq = clearly_sq * alpha_sq(meta.layout.inner_dim, meta.filled_sq());
     let mut is_declined = false;
     for link in links {
         let Some(known) = near.position(link.node) else { continue };
         if near.nodes[known].1.generation != link.generation {
             return false;
         }
-        is_declined = is_declined
-            || covers(near.distance(at, known), near.distance(row, known), from_node, alpha_sq * CLEARLY_SQ);
+        is_declined =
+            is_declined || covers(near.distance(at, known), near.distance(row, known), from_node, factor_sq);
     }
     is_declined
 }
