@@ -169,6 +169,8 @@ fn every_state_between_the_steps_of_several_writers_is_an_index() {
             // Nodes that writers will anchor with their next step are not anchored yet.
             let found = check(pages);
             assert!(found.nodes - found.anchored <= life.writers as u64, "seed {seed}: {found:?}");
+            // No edge leads to them.
+            assert_eq!(found.reachable, found.anchored, "seed {seed}: {found:?}");
         };
         let host = SharedHost::new(&life.pages, seed).with_after_step(&after_step);
         let (must, may) = life.run(&host, &dead, 2 + seed % 3);

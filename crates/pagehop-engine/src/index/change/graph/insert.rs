@@ -38,12 +38,12 @@ use crate::page::node::FLAGS_LIVE;
 use crate::page::{PagesMut, STEP_PAGES};
 
 /// Candidates that the walk of an insertion keeps.
-pub(in crate::index::change) const INSERT_LIST: usize = 150;
+pub(in crate::index::change) const INSERT_LIST: usize = 170;
 
 /// Edges that a new node begins with; those to later rows fill the rest. With all edges that
 /// pruning finds, an insertion takes more time and log, at the same recall (0014).
 fn edges_first(degree: usize) -> usize {
-    degree * 3 / 4
+    degree * 13 / 16
 }
 
 /// Writes the node of a row, its postings, its edges, and the edges back to it.
