@@ -38,7 +38,7 @@ use crate::page::node::FLAGS_LIVE;
 use crate::page::{PagesMut, STEP_PAGES};
 
 /// Candidates that the walk of an insertion keeps.
-pub(in crate::index::change) const INSERT_LIST: usize = 170;
+pub(in crate::index::change) const INSERT_LIST: usize = 150;
 
 /// Edges that a new node begins with; those to later rows fill the rest. With all edges that
 /// pruning finds, an insertion takes more time and log, at the same recall (0014).
