@@ -77,9 +77,7 @@ def records_of(connection: psycopg.Connection, sql: str) -> int:
 
 
 def test_an_insertion_writes_few_records(connect: Connect) -> None:
-    """An insertion logs its node, and two or three steps for its anchor and the edges back, and more
-    if the index grows by a page.
-    """
+    """An insertion logs its node, its anchor with edges back, and sometimes a new page."""
     connection = connect()
     create(connection)
     fill(connection, vectors(1000, seed=1))
