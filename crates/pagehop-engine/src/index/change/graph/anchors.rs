@@ -29,28 +29,29 @@ const BELOW_MAX: usize = 1 << 12;
 /// edges; if all have, from the first with an edge left. `false` if there is none.
 fn anchor<W: PagesMut>(graph: &mut Graph<'_, W>, parents: &[NodeId], target: &Target) -> Result<bool, Error> {
     let degree = graph.meta().layout.degree;
-    for most in [degree / 2, degree] {
-        for parent in parents {
-            if has_given_less(graph, *parent, most, target)? && graph.link_anchor(*parent, &[], target)? {
-                return Ok(true);
-            }
+    Ok(anchor_from(graph, parents, degree / 2, &[], target)? || anchor_from(graph, parents, degree, &[], target)?)
+}
+
+/// Gives `target` an anchor from the first of `parents` that has given fewer than `most`, and
+/// offers `others` an edge to it. `false` if there is none: then no other node has changed.
+fn anchor_from<W: PagesMut>(
+    graph: &mut Graph<'_, W>,
+    parents: &[NodeId],
+    most: usize,
+    others: &[NodeId],
+    target: &Target,
+) -> Result<bool, Error> {
+    for parent in parents {
+        let is_free = graph.look(*parent, |node, header| {
+            can_be_parent(header.flags)
+                && node.links().filter(|link| link.anchor).count() < most
+                && !has_duplicates(node, target)
+        })?;
+        if is_free && graph.link_anchor(*parent, others, target)? {
+            return Ok(true);
         }
     }
     Ok(false)
-}
-
-/// Whether `parent` can give `target` an anchor, and has given fewer than `most`.
-fn has_given_less<W: PagesMut>(
-    graph: &Graph<'_, W>,
-    parent: NodeId,
-    most: usize,
-    target: &Target,
-) -> Result<bool, Error> {
-    graph.look(parent, |node, header| {
-        can_be_parent(header.flags)
-            && node.links().filter(|link| link.anchor).count() < most
-            && !has_duplicates(node, target)
-    })
 }
 
 /// Gives a new node an anchor, from one of its `neighbors` if any can give one, and offers all of
@@ -61,10 +62,8 @@ pub(super) fn anchor_among<W: PagesMut>(
     target: &Target,
 ) -> Result<(), Error> {
     let most = graph.meta().layout.degree / 2;
-    for parent in neighbors {
-        if has_given_less(graph, *parent, most, target)? && graph.link_anchor(*parent, neighbors, target)? {
-            return Ok(());
-        }
+    if anchor_from(graph, neighbors, most, neighbors, target)? {
+        return Ok(());
     }
     anchor_or_below(graph, neighbors, target)?;
     graph.link_back(neighbors, target)

@@ -88,10 +88,11 @@ impl Extras<'_> {
 }
 
 impl Edges {
-    /// Offers `node` an edge to `target`. It takes the edge if it has room, if pruning prefers it
-    /// to a present edge, or if it is to be an anchor. The change of the node waits
-    /// ([`Steps::change_node_later`]), and leads if it is an anchor. `false` if there is to be an
-    /// anchor and cannot: the node is gone, or all its edges are anchors.
+    /// Offers `node` an edge to `target`. It takes the edge if it is to be an anchor. Otherwise it
+    /// may decline ([`offer::is_declined`]), and takes the edge if it has room, or if pruning
+    /// prefers it to a present edge. The change of the node waits ([`Steps::change_node_later`]),
+    /// and leads if it is an anchor. `false` if there is to be an anchor and cannot: the node is
+    /// gone, or all its edges are anchors.
     pub(super) fn link<W: PagesMut>(
         &mut self,
         steps: &mut Steps<'_, W>,

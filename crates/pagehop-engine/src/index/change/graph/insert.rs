@@ -41,7 +41,7 @@ use crate::page::{PagesMut, STEP_PAGES};
 pub(in crate::index::change) const INSERT_LIST: usize = 150;
 
 /// Edges that a new node begins with; those to later rows fill the rest. With all edges that
-/// pruning finds, an insertion takes more time and log, at the same recall (0014).
+/// pruning finds, an insertion takes more time and log, for little more recall (0014).
 fn edges_first(degree: usize) -> usize {
     degree * 13 / 16
 }
