@@ -2,13 +2,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
+use std::sync::Arc;
 
 use pagehop_engine::page::{ChangeStep, PageSink, Pages, PagesMut, Reader, STEP_PAGES};
 use pagehop_engine::{BODY_BYTES, Error, PageId};
 
-type Body = Box<[u8]>;
+type Body = Arc<[u8]>;
 
-/// Pages in memory.
+/// Pages in memory. A clone shares the pages that neither changes.
 ///
 /// There is no cache: the first access of a search to a page counts as one missed page, as if the
 /// page came from storage. So `pages_missed` of a search is the number of distinct pages that it
@@ -41,8 +42,8 @@ impl MemPages {
     ///
     /// If `page` was not written.
     pub fn body_mut(&mut self, page: PageId) -> &mut [u8] {
-        let body = self.bodies.get_mut(page.0 as usize).and_then(Option::as_deref_mut);
-        body.unwrap_or_else(|| panic!("page {} was not written", page.0))
+        let body = self.bodies.get_mut(page.0 as usize).and_then(Option::as_mut);
+        Arc::make_mut(body.unwrap_or_else(|| panic!("page {} was not written", page.0)))
     }
 
     /// Replaces the body of `page`. A body of any length is accepted, so that a test can simulate a
@@ -69,7 +70,11 @@ impl MemPages {
     }
 
     pub(crate) fn get(&self, page: PageId) -> Option<&[u8]> {
-        self.bodies.get(page.0 as usize)?.as_deref()
+        self.shared(page).map(|body| &**body)
+    }
+
+    pub(crate) fn shared(&self, page: PageId) -> Option<&Body> {
+        self.bodies.get(page.0 as usize)?.as_ref()
     }
 }
 

@@ -32,7 +32,7 @@ enum Waits {
 }
 
 struct Inner {
-    pages: Vec<Arc<[u8]>>,
+    pages: MemPages,
     rng: Rng,
     /// The thread whose turn it is.
     turn: usize,
@@ -88,9 +88,8 @@ pub type Writes<'w> = Box<dyn FnOnce(&SharedSession<'_>) + Send + 'w>;
 impl<'a> SharedHost<'a> {
     /// A host with a copy of `pages`. Its writers take turns as `seed` decides.
     pub fn new(pages: &MemPages, seed: u64) -> Self {
-        let bodies = (0..pages.page_count()).map(|page| Arc::from(pages.body(PageId(page)))).collect();
         let inner = Inner {
-            pages: bodies,
+            pages: pages.clone(),
             rng: Rng::new(seed),
             turn: 0,
             threads: Vec::new(),
@@ -138,7 +137,7 @@ impl<'a> SharedHost<'a> {
 
     /// A copy of the pages as they are now.
     pub fn pages(&self) -> MemPages {
-        copy(&self.lock())
+        self.lock().pages.clone()
     }
 
     /// The number of steps that were made so far.
@@ -169,12 +168,6 @@ impl<'a> SharedHost<'a> {
         self.turns.notify_all();
         self.wait(thread);
     }
-}
-
-fn copy(inner: &Inner) -> MemPages {
-    let mut pages = MemPages::new();
-    inner.pages.iter().enumerate().for_each(|(page, body)| pages.put(PageId(page as u32), body));
-    pages
 }
 
 /// Passes the turn on when a writer ends, also when it panics.
@@ -241,7 +234,7 @@ impl SharedSession<'_> {
         if passes_on {
             self.host.pause(self.thread, Waits::ForTurn);
         }
-        let body = self.host.lock().pages.get(page.0 as usize).cloned();
+        let body = self.host.lock().pages.shared(page).cloned();
         body.map(SharedPage).ok_or_else(|| Error::corrupt(page, "the page does not exist"))
     }
 }
@@ -257,7 +250,7 @@ impl Pages for SharedSession<'_> {
     }
 
     fn page_count(&self) -> u32 {
-        self.host.lock().pages.len() as u32
+        self.host.lock().pages.page_count()
     }
 }
 
@@ -334,8 +327,8 @@ impl PagesMut for SharedWriter<'_> {
 
     fn reserve(&mut self, count: u32) -> Result<PageId, Error> {
         let mut inner = self.session.host.lock();
-        let first = inner.pages.len() as u32;
-        (0..count).for_each(|_| inner.pages.push(Arc::from([0; BODY_BYTES].as_slice())));
+        let first = inner.pages.page_count();
+        (first..first + count).for_each(|page| inner.pages.put(PageId(page), &[0; BODY_BYTES]));
         Ok(PageId(first))
     }
 
@@ -354,16 +347,16 @@ impl PagesMut for SharedWriter<'_> {
         }
         let mut bodies = Vec::with_capacity(pages.len());
         for page in pages {
-            let body = inner.pages.get(page.0 as usize);
+            let body = inner.pages.get(*page);
             bodies.push(body.ok_or_else(|| Error::corrupt(*page, "the page does not exist"))?.to_vec());
         }
         let mut changed: Vec<&mut [u8]> = bodies.iter_mut().map(Vec::as_mut_slice).collect();
         change(&mut changed, inner.steps)?;
         for (page, body) in pages.iter().zip(bodies) {
-            inner.pages[page.0 as usize] = body.into();
+            inner.pages.put(*page, &body);
         }
         if let Some(after_step) = host.after_step {
-            let pages = copy(&inner);
+            let pages = inner.pages.clone();
             drop(inner);
             after_step(&pages);
         }

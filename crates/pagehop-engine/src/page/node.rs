@@ -196,15 +196,9 @@ impl<'a> NodeRef<'a> {
 
     /// The code of the target that is stored with an edge.
     pub(crate) fn edge_code(&self, at: usize) -> Vec<u64> {
-        let mut code = Vec::new();
-        self.read_edge_code(at, &mut code);
+        let mut code = vec![0; self.layout.edge.words()];
+        edge::deinterleave(self.layout.edge, self.edges().codes, at, self.layout.degree, &mut code);
         code
-    }
-
-    /// Writes the code of an edge to `code`.
-    pub(crate) fn read_edge_code(&self, at: usize, code: &mut Vec<u64>) {
-        code.resize(self.layout.edge.words(), 0);
-        edge::deinterleave(self.layout.edge, self.edges().codes, at, self.layout.degree, code);
     }
 
     /// The vector that the own code decodes to, in the inner space.

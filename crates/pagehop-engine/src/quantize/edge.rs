@@ -237,3 +237,46 @@ pub(crate) fn deinterleave(shape: EdgeShape, codes: &[u8], slot: usize, degree: 
         }
     }
 }
+
+/// Passes the words of the codes that [`interleave`] wrote, those of eight edges at a time, with
+/// the first of these edges. For each edge they come in the order of its code.
+pub(crate) fn each_word(
+    shape: EdgeShape,
+    codes: &[u8],
+    degree: usize,
+    mut each: impl FnMut(usize, [u64; BLOCK_EDGES]),
+) {
+    let (words, _) = codes.as_chunks::<8>();
+    let (eights, _) = words.as_chunks::<BLOCK_EDGES>();
+    let (blocks, width) = (degree / BLOCK_EDGES, shape.plane_words());
+    for block in 0..blocks {
+        for plane in 0..shape.bits {
+            for eight in &eights[(plane * blocks + block) * width..][..width] {
+                each(block * BLOCK_EDGES, eight.map(u64::from_le_bytes));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    #[test]
+    fn codes_are_read_as_they_were_written_by_edge_and_by_word() {
+        let (shape, degree, mut random) = (EdgeShape { dims: 130, bits: 2 }, 24, Random::new(1, 0));
+        let codes: Vec<Vec<u64>> =
+            (0..degree).map(|_| (0..shape.words()).map(|_| random.below(1 << 20)).collect()).collect();
+        let mut bytes = vec![0; degree * shape.code_bytes()];
+        codes.iter().enumerate().for_each(|(edge, code)| interleave(shape, code, edge, degree, &mut bytes));
+        let mut by_word = vec![Vec::new(); degree];
+        each_word(shape, &bytes, degree, |first, words| {
+            by_word[first..].iter_mut().zip(words).for_each(|(code, word)| code.push(word));
+        });
+        assert_eq!(by_word, codes);
+        let mut code = vec![0; shape.words()];
+        deinterleave(shape, &bytes, 17, degree, &mut code);
+        assert_eq!(code, codes[17]);
+    }
+}

@@ -19,6 +19,9 @@ use crate::{CheckReport, Error};
 /// Largest relative difference between two sums of the same numbers.
 const TOLERANCE: f32 = 1e-3;
 
+/// The hash of no words.
+const HASH_OF_NONE: u64 = 0xCBF2_9CE4_8422_2325;
+
 /// Nodes of a walk between two calls of the progress callback.
 const NODES_PER_LOOK: u64 = 1 << 16;
 
@@ -71,7 +74,8 @@ struct Buffers {
     values: Vec<i16>,
     x: Vec<f32>,
     code: Vec<u64>,
-    targets: Vec<NodeId>,
+    /// Hashes of the codes of a node's edges.
+    hashes: Vec<u64>,
 }
 
 impl<'a> Check<'a> {
@@ -182,38 +186,54 @@ impl<'a> Check<'a> {
         let layout = self.meta.layout;
         for slot in 0..layout.nodes_per_page {
             let id = layout.node_id(page, slot);
-            if self.slot(id).flags == FLAGS_FREE {
+            if self.slot(id).flags != FLAGS_FREE {
+                let mut hashes = std::mem::take(&mut self.buffers.hashes);
+                let checked = self.edges_of(page, slot, &NodeRef::new(&layout, body, slot), &mut hashes);
+                self.buffers.hashes = hashes;
+                checked?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the edges of the node in a slot. `hashes` is a buffer.
+    fn edges_of(
+        &mut self,
+        page: PageId,
+        slot: usize,
+        node: &NodeRef<'_>,
+        hashes: &mut Vec<u64>,
+    ) -> Result<(), Error> {
+        let layout = self.meta.layout;
+        let id = layout.node_id(page, slot);
+        let edges = node.edges();
+        hashes.clear();
+        hashes.resize(layout.degree, HASH_OF_NONE);
+        edge::each_word(layout.edge, edges.codes, layout.degree, |first, words| {
+            hashes[first..].iter_mut().zip(words).for_each(|(hash, word)| *hash = with_word(*hash, word));
+        });
+        for (i, link) in node.links().enumerate() {
+            let target = link.node;
+            let bad = |what: &str| Error::corrupt(page, format!("slot {slot}, edge {i} to node {target}: {what}"));
+            let expected = self.slot(target);
+            if !expected.exists || target == id {
+                return Err(bad("the target is not another node"));
+            }
+            if edges.heads[..i].iter().any(|head| edge::target_of(head) == target) {
+                return Err(bad("an edge before it leads to the same node"));
+            }
+            self.report.edges += 1;
+            if expected.flags == FLAGS_FREE || link.generation != expected.generation {
+                self.report.stale_edges += 1;
                 continue;
             }
-            let node = NodeRef::new(&layout, body, slot);
-            let mut targets = std::mem::take(&mut self.buffers.targets);
-            targets.clear();
-            for (i, link) in node.links().enumerate() {
-                let target = link.node;
-                targets.push(target);
-                let bad =
-                    |what: &str| Error::corrupt(page, format!("slot {slot}, edge {i} to node {target}: {what}"));
-                let expected = self.slot(target);
-                if !expected.exists || target == id {
-                    return Err(bad("the target is not another node"));
-                }
-                if expected.flags == FLAGS_FREE || link.generation != expected.generation {
-                    self.report.stale_edges += 1;
-                    continue;
-                }
-                if let Err(what) = edge_matches(&node, i, &expected, &mut self.buffers.code) {
-                    self.contradicts(link.anchor, bad(what))?;
-                    continue;
-                }
-                self.neighbors[id as usize * layout.degree + i] = target;
-                self.slots[id as usize].anchors |= u64::from(link.anchor) << i;
+            let stored = (edges.centroids[i][0], EdgeFactors::of_head(&edges.heads[i]), hashes[i]);
+            if let Err(what) = edge_matches(stored, &expected) {
+                self.contradicts(link.anchor, bad(what))?;
+                continue;
             }
-            self.report.edges += targets.len() as u64;
-            targets.sort_unstable();
-            if targets.windows(2).any(|pair| pair[0] == pair[1]) {
-                return Err(Error::corrupt(page, format!("slot {slot}: two edges lead to the same node")));
-            }
-            self.buffers.targets = targets;
+            self.neighbors[id as usize * layout.degree + i] = target;
+            self.slots[id as usize].anchors |= u64::from(link.anchor) << i;
         }
         Ok(())
     }
@@ -342,15 +362,17 @@ fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>, Error> {
     Ok(all)
 }
 
-/// Checks that an edge stores what follows from its target. `code` is a buffer.
-fn edge_matches(node: &NodeRef<'_>, at: usize, target: &Slot, code: &mut Vec<u64>) -> Result<(), &'static str> {
-    let (centroid, EdgeFactors { add, factor }) = node.edge_factors(at);
-    node.read_edge_code(at, code);
+/// Checks that an edge stores what follows from its target: the centroid, the factors, and the hash
+/// of the code.
+fn edge_matches(
+    (centroid, EdgeFactors { add, factor }, code_hash): (u8, EdgeFactors, u64),
+    target: &Slot,
+) -> Result<(), &'static str> {
     if centroid != target.centroid {
         return Err("the centroid differs from the target's");
     }
     let scale = target.factors.add.abs().max(f32::MIN_POSITIVE);
-    if hash(code.iter().copied()) != target.code_hash
+    if code_hash != target.code_hash
         || !close(add, target.factors.add, scale)
         || !close(factor, target.factors.factor, target.factors.factor)
     {
@@ -365,12 +387,17 @@ pub(super) fn close(a: f32, b: f32, scale: f32) -> bool {
 }
 
 pub(super) fn hash_bytes(bytes: &[u8]) -> u64 {
-    hash(bytes.iter().map(|byte| u64::from(*byte)))
+    hash(bytes.chunks(8).map(|chunk| chunk.iter().fold(0, |word, byte| word << 8 | u64::from(*byte))))
 }
 
 /// An FNV-1a-like hash of words.
 pub(super) fn hash(words: impl Iterator<Item = u64>) -> u64 {
-    words.fold(0xCBF2_9CE4_8422_2325, |h, word| (h ^ word).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(23))
+    words.fold(HASH_OF_NONE, with_word)
+}
+
+/// The hash of some words and one more.
+fn with_word(hash: u64, word: u64) -> u64 {
+    (hash ^ word).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(23)
 }
 
 #[cfg(test)]
