@@ -1,12 +1,12 @@
 //! The edges of one node: it takes a new edge, or its neighbors are chosen again.
 //!
 //! A node declines an edge to a row that one of its neighbors leads to (`offer.rs`). If none does,
-//! it takes the edge if it has room. A full node decides by its own page. If that is not enough,
-//! its neighbors are read, and robust prune chooses among them and the new one.
+//! it takes the edge if it has room. A full node decides by the neighbors that the walk visited. If
+//! these are not enough, the others are read, and robust prune chooses among them and the new one.
 
 use super::explorer::Explorer;
 use super::near::{NearNodes, Neighborhood};
-use super::offer::{self, Offers};
+use super::offer::{self, Verdict};
 use crate::Error;
 use crate::ids::NodeId;
 use crate::index::change::encode::{self, Target, unknown_centroid};
@@ -57,7 +57,6 @@ pub(super) struct EdgeCount {
 #[derive(Default)]
 pub(super) struct Edges {
     around: Neighborhood,
-    offers: Offers,
 }
 
 impl EdgeCount {
@@ -127,8 +126,21 @@ impl Edges {
                 })?;
                 Ok(true)
             }
-            None if !anchor && self.offers.offer(steps, model, explorer, node, target)? => Ok(true),
-            _ => {
+            found => {
+                let verdict = match found {
+                    None if !anchor => offer::judge(steps.meta(), explorer.near(), node, seen.links(), target),
+                    _ => Verdict::Unclear,
+                };
+                match verdict {
+                    Verdict::Declined => return Ok(true),
+                    Verdict::Replaces(place) => {
+                        let target = target.clone();
+                        let change = move |node: &mut NodeMut<'_>| node.set_edge(place, &target.edge(false));
+                        steps.change_node_later(node, seen, false, change)?;
+                        return Ok(true);
+                    }
+                    Verdict::Unclear => {}
+                }
                 let revision = Revision {
                     extras: Extras::One(target),
                     anchor: anchor.then_some(target.node),

@@ -2,7 +2,6 @@
 
 use super::near::NearNodes;
 use crate::Error;
-use crate::graph::key;
 use crate::graph::list::CandidateList;
 use crate::ids::NodeId;
 use crate::index::change::encode::{self, EncodedRow, Target};
@@ -403,7 +402,7 @@ impl Explorer {
         })?;
         reader.release();
         match at {
-            Some(at) => near.keys.push(key(visited.distance, at as u32)),
+            Some(_) => near.measured(visited.distance),
             None if is_new => _ = equals.dead.insert(id),
             None => {}
         }

@@ -32,6 +32,8 @@ pub(crate) struct NearNodes {
     codes: Codes,
     /// Keys of distance to the point and position in `nodes`; sorted after a walk.
     pub(crate) keys: Vec<u64>,
+    /// Squared distances from the point to the nodes that a walk visited. They are the first.
+    point_distance: Vec<f32>,
 }
 
 impl NearNodes {
@@ -42,6 +44,7 @@ impl NearNodes {
         self.codes.dim = meta.layout.inner_dim;
         self.codes.filled_sq = meta.filled_sq();
         self.keys.clear();
+        self.point_distance.clear();
     }
 
     pub(crate) fn contains(&self, node: NodeId) -> bool {
@@ -65,6 +68,18 @@ impl NearNodes {
         self.nodes.push((id, header));
         self.codes.push_hi(OwnCode { step: header.step, norm_sq: header.norm_sq }, hi);
         self.nodes.len() - 1
+    }
+
+    /// Notes the distance of the node that was pushed last from the point of the walk.
+    pub(super) fn measured(&mut self, distance: f32) {
+        self.keys.push(key(distance, self.point_distance.len() as u32));
+        self.point_distance.push(distance);
+        debug_assert_eq!(self.point_distance.len(), self.nodes.len(), "a walk measures each node");
+    }
+
+    /// Squared distance from the point of the walk to a node that it visited.
+    pub(super) fn point_distance(&self, at: usize) -> Option<f32> {
+        self.point_distance.get(at).copied()
     }
 
     /// Whether the set has this node, and the node is live.
