@@ -173,16 +173,10 @@ impl Explorer {
         &self.visited
     }
 
-    /// Estimates the distances from the point to the first neighbors of a node. `None` if an edge
-    /// names an unknown centroid.
-    pub(super) fn estimate(&mut self, model: &Model, node: &NodeRef<'_>, estimates: &mut [f32]) -> Option<()> {
-        self.probe.estimate(model, node, estimates)
-    }
-
     /// The place of the edge whose estimate is farthest from the point. Anchors do not count.
     pub(super) fn farthest(&mut self, model: &Model, node: &NodeRef<'_>, links: &[Link]) -> Option<usize> {
         let mut estimates = [0.0; DEGREE_MAX];
-        self.estimate(model, node, &mut estimates[..links.len()])?;
+        self.probe.estimate(model, node, &mut estimates[..links.len()])?;
         let others = links.iter().zip(estimates).enumerate().filter(|(_, (link, _))| !link.anchor);
         others.max_by(|a, b| a.1.1.total_cmp(&b.1.1)).map(|(place, _)| place)
     }
