@@ -213,7 +213,7 @@ COMMENT ON FUNCTION pagehop_check(regclass) IS 'verify a pagehop index';
 -- What the last scan of this session cost, searches of joins added up. NULL before the first scan.
 
 CREATE FUNCTION pagehop_last_scan(
-        OUT index regclass, OUT searches int8, OUT rows int8,
+        OUT index regclass, OUT searches int8, OUT rows int8, OUT late_rows int8,
         OUT hops int8, OUT pages_read int8, OUT pages_missed int8, OUT pages_ahead int8, OUT estimates int8,
         OUT distances int8, OUT rechecks int8, OUT ended_by text)
     AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED

@@ -95,11 +95,26 @@ def test_explain_tells_the_same(connect: Connect, server: Server) -> None:
         untold = value(connection, f"EXPLAIN (FORMAT json) {ordered}")
     scan = json.loads(told)[0]["Plan"]["Plans"][0]
     cost = last_scan(connection)
-    counts = [scan[key] for key in ["Hops", "Distance Estimates", "Exact Distances", "Rechecked Distances"]]
-    assert counts == [cost[key] for key in ["hops", "estimates", "distances", "rechecks"]]
+    labels = ["Hops", "Distance Estimates", "Exact Distances", "Rechecked Distances", "Late Rows"]
+    columns = ["hops", "estimates", "distances", "rechecks", "late_rows"]
+    assert [scan[label] for label in labels] == [cost[column] for column in columns]
     assert "Hops" not in json.dumps(untold), "EXPLAIN without ANALYZE runs nothing"
     other = value(connection, "EXPLAIN (ANALYZE, FORMAT json) SELECT id FROM items WHERE id = 7")
     assert "Hops" not in json.dumps(other)
+
+
+def test_rows_that_come_too_late_are_counted(connect: Connect) -> None:
+    connection = connect()
+    filled(connection)
+    late = {}
+    for order in ["strict_order", "relaxed_order"]:
+        with only_by_index(connection):
+            run(connection, f"SET LOCAL pagehop.scan_order = {order}; SET LOCAL pagehop.slack = 0")
+            found = ids(connection, f"SELECT id FROM items ORDER BY embedding <-> '{QUERIES[0]}'")
+        scan = last_scan(connection)
+        assert len(found) == len(set(found)) == scan["rows"] == ROWS - scan["late_rows"], order
+        late[order] = scan["late_rows"]
+    assert late["strict_order"] > late["relaxed_order"] == 0, late
 
 
 def test_a_scan_ends_at_its_limit_of_pages(connect: Connect) -> None:

@@ -52,11 +52,12 @@ unsafe extern "C-unwind" fn show(node: *mut pg_sys::PlanState, explain: *mut pg_
     };
     // SAFETY: the scan of a plan is open until the plan is freed, or null.
     let Some(stats) = (unsafe { super::stats_of(scan) }) else { return };
-    let counts: [(&CStr, u64); 4] = [
+    let counts: [(&CStr, u64); 5] = [
         (c"Hops", stats.stats.hops),
         (c"Distance Estimates", stats.stats.estimates),
         (c"Exact Distances", stats.stats.distances),
         (c"Rechecked Distances", stats.rechecks),
+        (c"Late Rows", stats.late_rows),
     ];
     for (label, count) in counts {
         // SAFETY: the label is static, and null stands for a count without a unit.

@@ -436,6 +436,7 @@ impl Scan {
                         return Ok(Some(Row { tid, distance: Some(place.distance), recheck: place.recheck }));
                     }
                     search.demand.late += 1;
+                    self.stats.late_rows += 1;
                 }
             }
         }

@@ -17,6 +17,8 @@ pub(crate) struct ScanStats {
     pub(crate) index: pg_sys::Oid,
     pub(crate) searches: u64,
     pub(crate) rows: u64,
+    /// Rows that were found after farther ones were returned, and left out for the order.
+    pub(crate) late_rows: u64,
     /// Rows whose distance the executor had to compute.
     pub(crate) rechecks: u64,
     /// Reads of the index and the table that were begun before they were needed.
