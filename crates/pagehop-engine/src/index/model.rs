@@ -87,7 +87,7 @@ impl Model {
     }
 }
 
-/// Most landmarks that memory is taken for at once: those of two million rows.
+/// Most landmarks that memory is taken for at once: those of 262,144 inserted rows.
 const LANDMARKS_RESERVED_MAX: usize = 1 << 16;
 
 /// Reads all landmarks, except those on pages that `meta` does not know yet.

@@ -1,4 +1,4 @@
-//! Landmarks: rows that every search knows without reading a page, one in [`LANDMARK_EVERY`].
+//! Landmarks: rows that every search knows without reading a page, one in 4 to one in 32.
 //!
 //! A search begins at the landmarks nearest to its query, so it begins in the right region of the
 //! graph, however large the graph is. A landmark has the content of an edge to the row: its node
@@ -16,10 +16,18 @@ use super::edge::{self, BLOCK_EDGES, EdgeFactors, EdgeHead, EdgeShape};
 use super::estimate::{DEGREE_MAX, EdgeCodes, Estimator};
 use pagehop_kernels as kernels;
 
-/// One row in this many is a landmark.
-const LANDMARK_EVERY: usize = 32;
-/// Most landmarks of an index: from 16 million rows on they are fewer than one in
-/// [`LANDMARK_EVERY`], so that memory and the lists that a search scores stop growing.
+/// One row in this many is a landmark in a build of up to [`FIRST_ROWS`] rows.
+const BUILT_EVERY: usize = 8;
+/// One inserted row in this many is a landmark while the index has up to [`FIRST_ROWS`] slots.
+/// Fewer edges lead to a new row than to one of a build, so more new rows are known without an edge
+/// (`docs/decisions/0023-landmarks-of-inserted-rows.md`).
+const INSERTED_EVERY: usize = 4;
+/// Of the rows beyond [`FIRST_ROWS`] one in this many is a landmark, so that a large index takes 2
+/// to 4 bytes of memory a row for them.
+const LATER_EVERY: usize = 32;
+const FIRST_ROWS: usize = 1 << 18;
+/// Most landmarks of an index, so that memory and the lists that a search scores stop growing: of
+/// more than 15 million rows fewer than one in [`LATER_EVERY`] is a landmark.
 const LANDMARKS_MAX: usize = 1 << 19;
 /// Most lists that a search scores.
 const LISTS: usize = 8;
@@ -30,9 +38,32 @@ const SCORED_ENOUGH: usize = 2048;
 /// Landmarks that a search begins at.
 const NEAREST: usize = 4;
 
-/// One row in this many is a landmark of an index of `rows` rows.
-pub(crate) fn landmark_every(rows: usize) -> usize {
-    LANDMARK_EVERY.max(rows.div_ceil(LANDMARKS_MAX))
+/// The most landmarks of a build of `rows` rows.
+pub(crate) fn built_landmarks(rows: usize) -> usize {
+    count(rows, BUILT_EVERY)
+}
+
+/// The most landmarks of an index that grew to `slots` slots by insertions.
+pub(crate) fn inserted_landmarks(slots: usize) -> usize {
+    count(slots, INSERTED_EVERY)
+}
+
+fn count(rows: usize, first_every: usize) -> usize {
+    let first = rows.min(FIRST_ROWS);
+    (first.div_ceil(first_every) + (rows - first) / LATER_EVERY).min(LANDMARKS_MAX)
+}
+
+/// One row in this many is a landmark of a build of `rows` rows.
+pub(crate) fn built_every(rows: usize) -> usize {
+    rows.div_ceil(built_landmarks(rows).max(1)).max(BUILT_EVERY)
+}
+
+/// One inserted row in this many becomes a landmark of an index of `slots` slots.
+pub(crate) fn inserted_every(slots: usize) -> usize {
+    match slots <= FIRST_ROWS {
+        true => INSERTED_EVERY,
+        false => LATER_EVERY.max(slots.div_ceil(LANDMARKS_MAX)),
+    }
 }
 
 /// A landmark as it is stored.
@@ -291,6 +322,26 @@ mod tests {
         assert!(smallest::<3>(&values).eq([5, 2, 4]));
         assert!(smallest::<3>(&values[..1]).eq([0]));
         assert_eq!(smallest::<3>(&[]).count(), 0);
+    }
+
+    #[test]
+    fn landmarks_are_denser_among_the_first_rows() {
+        for rows in 0..40 {
+            assert_eq!((built_every(rows), built_landmarks(rows)), (8, rows.div_ceil(8)));
+            assert_eq!((inserted_every(rows), inserted_landmarks(rows)), (4, rows.div_ceil(4)));
+        }
+        let first = 1 << 18;
+        assert_eq!((built_every(first), built_landmarks(first)), (8, 1 << 15));
+        assert_eq!((built_every(first + 1), built_landmarks(first + 32)), (9, (1 << 15) + 1));
+        assert_eq!((built_every(1_000_000), built_landmarks(1_000_000)), (18, 55_826));
+        assert_eq!((inserted_every(first), inserted_landmarks(first)), (4, 1 << 16));
+        assert_eq!((inserted_every(first + 1), inserted_landmarks(first + 32)), (32, (1 << 16) + 1));
+        for rows in [20_000_000, usize::MAX >> 8] {
+            assert_eq!((built_landmarks(rows), inserted_landmarks(rows)), (LANDMARKS_MAX, LANDMARKS_MAX));
+            // A build takes rows 0, `every`, 2 `every`, ...
+            assert!(rows.div_ceil(built_every(rows)) <= LANDMARKS_MAX);
+        }
+        assert_eq!(inserted_every(20_000_000), 39);
     }
 
     fn lists(shape: EdgeShape, landmarks: &[Landmark]) -> Landmarks {

@@ -18,7 +18,7 @@ const BUILD_LIST: usize = 200;
 const BUILD_LIST_FEW_DIMENSIONS: usize = 40;
 /// Centroids whose landmarks the search for a row begins at.
 const START_LISTS: usize = 3;
-/// Most landmarks that the search for a row begins at. A million rows have 370.
+/// Most landmarks that the search for a row begins at. A million rows have 650.
 const STARTS_MAX: usize = 1024;
 
 /// Builds the graph from leaves, then refines the edges of the first `refined` rows by a search

@@ -10,7 +10,7 @@ use crate::columns::{Column, ColumnKind, ColumnRows};
 use crate::page::meta::Meta;
 use crate::page::{PAGE_BYTES, Scratch, landmark_pages, model_pages};
 use crate::quantize::estimate::CENTROIDS_MAX;
-use crate::quantize::landmarks::landmark_every;
+use crate::quantize::landmarks::built_landmarks;
 use crate::{Error, IdKind};
 
 /// Bytes of a row in the map from ids to nodes, free space of its pages included.
@@ -75,7 +75,7 @@ fn page_bytes(job: &Job<'_>, demand: &Demand<'_>) -> usize {
 /// Uses only the fields of `meta` that a rebuild keeps.
 fn bytes_with(meta: &Meta, rows: usize, columns: u32) -> usize {
     let meta = Meta { centroids: CENTROIDS_MAX, ..meta.clone() };
-    let landmarks = landmark_pages::pages(&meta, rows / landmark_every(rows));
+    let landmarks = landmark_pages::pages(&meta, built_landmarks(rows));
     let pages = model_pages::model_pages(&meta) + landmarks + columns;
     let map = if meta.id_kind == IdKind::HostOwned { 0 } else { MAP_ROW_BYTES };
     let slots = rows.next_multiple_of(meta.layout.nodes_per_page) as u64;

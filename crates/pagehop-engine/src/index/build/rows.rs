@@ -9,7 +9,7 @@ use crate::page::model_pages::Entry;
 use crate::quantize::centroids::{self, Centroids, SAMPLE_ROWS};
 use crate::quantize::codes::Codes;
 use crate::quantize::edge;
-use crate::quantize::landmarks::landmark_every;
+use crate::quantize::landmarks::built_every;
 use crate::quantize::prepare::Space;
 use crate::{Error, VectorSource, threads};
 
@@ -78,7 +78,7 @@ impl Rows {
         // In few dimensions entry points are enough, and recall was measured with entry points
         // alone.
         let marked = if inner_dim > 64 { firsts.len() } else { 0 };
-        for row in (0..marked).step_by(landmark_every(marked)).filter(|row| firsts[*row] as usize == *row) {
+        for row in (0..marked).step_by(built_every(marked)).filter(|row| firsts[*row] as usize == *row) {
             landmarks[usize::from(table.centroid(row))].push(row as u32);
         }
         Self { table, centroids, firsts, entries, landmarks }

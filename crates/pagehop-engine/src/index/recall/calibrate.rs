@@ -21,7 +21,7 @@ use crate::index::search::exact::{self, Bounds, Sample, scan};
 use crate::index::search::walk::EVIDENCE_ROWS;
 use crate::page::{Pages, Reader};
 use crate::quantize::estimate::CENTROIDS_MAX;
-use crate::quantize::landmarks::landmark_every;
+use crate::quantize::landmarks::inserted_landmarks;
 use crate::quantize::prepare::inner_dim;
 use crate::{Error, OnProgress, Progress, threads};
 
@@ -179,7 +179,7 @@ pub fn calibration_memory_bytes_min(rows: u64, dim: usize) -> u64 {
 fn memory_bytes_of(rows: u64, dim: usize, (some, more): (usize, usize)) -> u64 {
     let [exact, other] = sample_bytes(dim);
     let inner = inner_dim(dim) as u64;
-    let landmarks = rows / landmark_every(rows as usize) as u64 * (inner / 8 + 24);
+    let landmarks = inserted_landmarks(rows as usize) as u64 * (inner / 8 + 24);
     some as u64 * exact + more as u64 * other + landmarks + CENTROIDS_MAX as u64 * 5 * inner
 }
 

@@ -1,4 +1,4 @@
-//! Insertions make landmarks: one node in 32, as in a build.
+//! Insertions make landmarks, more often than a build does while the index is small.
 //!
 //! A new landmark goes to the current page of the chain. When that page is full, another is added,
 //! as long as the index has fewer landmarks than its number of slots requires. Then the oldest
@@ -14,7 +14,7 @@ use crate::index::change::graph::Graph;
 use crate::page::landmark_pages;
 use crate::page::meta::Meta;
 use crate::page::{PageId, PagesMut, Reader};
-use crate::quantize::landmarks::{Landmark, landmark_every};
+use crate::quantize::landmarks::{Landmark, inserted_every, inserted_landmarks};
 
 /// Pages that the chain may have in any case.
 const PAGES_MIN: usize = 4;
@@ -33,15 +33,14 @@ enum Made {
 pub(super) fn make<W: PagesMut>(graph: &mut Graph<'_, W>, target: &Target) -> Result<(), Error> {
     let meta = graph.meta();
     let slots = meta.page_count as usize * meta.layout.nodes_per_page;
-    let every = landmark_every(slots);
-    if meta.change.landmarks_head == 0 || !is_chosen(target.node, every) {
+    if meta.change.landmarks_head == 0 || !is_chosen(target.node, inserted_every(slots)) {
         return Ok(());
     }
     let Target { node, generation, centroid, factors, ref code } = *target;
     let landmark = Landmark { node, generation, centroid, factors, code: code.clone() };
     let page = PageId(meta.change.landmarks_page);
     if push(graph, page, &landmark)? == Made::Full {
-        let most = (slots / every).max(PAGES_MIN * landmark_pages::page_landmarks(graph.meta()));
+        let most = inserted_landmarks(slots).max(PAGES_MIN * landmark_pages::page_landmarks(graph.meta()));
         match (graph.meta().change.landmarks as usize) < most {
             true => add_page(graph, page, &landmark)?,
             false => graph.in_section(|graph| use_again(graph, page, &landmark))?,
