@@ -8,23 +8,23 @@ use crate::page::meta::Meta;
 use crate::page::{landmark_pages, model_pages};
 use crate::quantize::centroids::Centroids;
 use crate::quantize::estimate::CoarseCodes;
-use crate::quantize::landmarks::{Landmark, LandmarkLists, Landmarks};
+use crate::quantize::landmarks::{LandmarkLists, Landmarks};
 use crate::quantize::prepare::Space;
 use crate::quantize::rotation::Rotation;
 use crate::quantize::row_codes::RowCodes;
 
 /// Landmarks are read again once one of this many is missing, and at least [`MISSING_MIN`] are.
-const MISSING_SHARE: usize = 8;
+const MISSING_SHARE: usize = 4;
 const MISSING_MIN: usize = 64;
 
 /// The parameters that encode vectors, and where searches begin.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     /// Metric, mean and rotation.
-    pub(crate) space: Space,
-    pub(crate) centroids: Centroids,
+    pub(crate) space: Arc<Space>,
+    pub(crate) centroids: Arc<Centroids>,
     /// The centroids as edge codes, for choosing entry points.
-    pub(crate) coarse: CoarseCodes,
+    pub(crate) coarse: Arc<CoarseCodes>,
     /// Where searches begin. Insertions add others to those on pages.
     pub(crate) landmarks: Landmarks,
     /// Finer codes of rows, if they were loaded.
@@ -43,10 +43,11 @@ impl Model {
     /// [`Error::Corrupt`] if a page contradicts the format; any error of the reader.
     pub(crate) fn read(meta: &Meta, reader: &mut impl Reader) -> Result<Self, Error> {
         let (mean, centroids) = model_pages::read_model(meta, reader)?;
+        let centroids = Arc::new(centroids);
         let landmarks = read_landmarks(meta, reader)?;
-        let coarse = CoarseCodes::new(meta.layout.edge, &centroids);
+        let coarse = CoarseCodes::new(meta.layout.edge, &centroids).into();
         let rotation = Rotation::new(meta.layout.inner_dim, meta.seed);
-        let space = Space { metric: meta.metric, dim: meta.dim, mean, rotation };
+        let space = Space { metric: meta.metric, dim: meta.dim, mean, rotation }.into();
         let (landmarks_made, identity) = (meta.change.landmarks_made, Arc::default());
         Ok(Self { space, centroids, coarse, landmarks, row_codes: None, landmarks_made, identity })
     }
@@ -96,8 +97,9 @@ fn read_landmarks(meta: &Meta, reader: &mut impl Reader) -> Result<Landmarks, Er
     let count = LANDMARKS_RESERVED_MAX.min(meta.change.landmarks as usize);
     let mut lists = LandmarkLists::new(meta.layout.edge, meta.centroids, count);
     landmark_pages::scan(meta, reader, |_, found| {
-        let is_known = |landmark: &Landmark| meta.layout.place(landmark.node).0.0 < meta.page_count;
-        found.into_iter().filter(is_known).for_each(|landmark| lists.add(landmark));
+        if meta.layout.place(found.node).0.0 < meta.page_count {
+            lists.add(found);
+        }
         Ok(())
     })?;
     Ok(lists.finish())

@@ -106,7 +106,7 @@ pub(crate) fn push(meta: &Meta, page: PageId, body: &mut [u8], new: &Landmark) -
     Ok(true)
 }
 
-/// Passes each page of the chain with its landmarks to `each`. Pages that a build wrote follow one
+/// Passes each landmark of the chain to `each`, with its page. Pages that a build wrote follow one
 /// another, so they are read ahead; behind them, as many pages as insertions have filled are read
 /// ahead, too, which is of no use if they are of another kind.
 ///
@@ -117,8 +117,9 @@ pub(crate) fn push(meta: &Meta, page: PageId, body: &mut [u8], new: &Landmark) -
 pub(crate) fn scan(
     meta: &Meta,
     reader: &mut impl Reader,
-    mut each: impl FnMut(PageId, Vec<Landmark>) -> Result<(), Error>,
+    mut each: impl FnMut(PageId, &Landmark) -> Result<(), Error>,
 ) -> Result<(), Error> {
+    let mut landmark = Landmark::default();
     let mut page = PageId(meta.change.landmarks_head);
     let written = pages_of_a_build(meta);
     let mut started = written.start;
@@ -131,14 +132,16 @@ pub(crate) fn scan(
             ahead.clone().for_each(|next| reader.start(PageId(next), 0..BODY_BYTES));
             started = started.max(ahead.end);
         }
-        let (next, landmarks) = {
+        let next = {
             let body = reader.finish(page)?;
             let LandmarkHead { count, next } = head(meta, page, &body)?;
-            let landmarks = (0..count).map(|at| landmark(meta, page, &body, at));
-            (next, landmarks.collect::<Result<Vec<_>, _>>()?)
+            for at in 0..count {
+                read(meta, page, &body, at, &mut landmark)?;
+                each(page, &landmark)?;
+            }
+            next
         };
         reader.release();
-        each(page, landmarks)?;
         page = PageId(next);
     }
     match page.0 {
@@ -155,13 +158,17 @@ fn pages_of_a_build(meta: &Meta) -> Range<u32> {
     first..end.min(meta.page_count)
 }
 
-fn landmark(meta: &Meta, page: PageId, body: &[u8], at: usize) -> Result<Landmark, Error> {
+/// Reads the landmark at a place of a page.
+fn read(meta: &Meta, page: PageId, body: &[u8], at: usize, landmark: &mut Landmark) -> Result<(), Error> {
     let mut fields = Fields::at(body, ENTRIES_AT + at * landmark_bytes(meta));
     let (node, factors) = (fields.u32(), EdgeFactors { add: fields.f32(), factor: fields.f32() });
     let [generation, centroid, _, _] = fields.bytes();
-    let code = (0..meta.layout.edge.words()).map(|_| fields.u64()).collect();
     if meta.layout.place(node).0 == PageId(0) || usize::from(centroid) >= meta.centroids {
         return Err(Error::corrupt(page, format!("landmark {at} is node {node} near centroid {centroid}")));
     }
-    Ok(Landmark { node, generation, centroid, factors, code })
+    (landmark.node, landmark.factors) = (node, factors);
+    (landmark.generation, landmark.centroid) = (generation, centroid);
+    landmark.code.clear();
+    landmark.code.extend((0..meta.layout.edge.words()).map(|_| fields.u64()));
+    Ok(())
 }

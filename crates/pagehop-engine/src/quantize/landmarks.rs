@@ -67,7 +67,7 @@ pub(crate) fn inserted_every(slots: usize) -> usize {
 }
 
 /// A landmark as it is stored.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Landmark {
     pub(crate) node: u32,
     /// Generation of the node: it distinguishes the landmark's row from a later one in its slot.
@@ -117,18 +117,19 @@ impl Landmarks {
     }
 
     /// Adds a block.
-    fn push(&mut self, shape: EdgeShape, landmarks: &[Landmark]) {
-        let (start, slots) = (self.heads.len(), landmarks.len().next_multiple_of(BLOCK_EDGES));
-        self.len += landmarks.len();
-        self.blocks.push(Block { start: start as u32, len: landmarks.len() as u8 });
-        self.generations.extend(landmarks.iter().map(|landmark| landmark.generation));
+    fn push(&mut self, shape: EdgeShape, waiting: &Waiting) {
+        let (start, len) = (self.heads.len(), waiting.heads.len());
+        let slots = len.next_multiple_of(BLOCK_EDGES);
+        self.len += len;
+        self.blocks.push(Block { start: start as u32, len: len as u8 });
+        self.generations.extend_from_slice(&waiting.generations);
         self.generations.resize(start + slots, 0);
-        self.heads.extend(landmarks.iter().map(|landmark| landmark.factors.head(landmark.node)));
+        self.heads.extend_from_slice(&waiting.heads);
         self.heads.resize(start + slots, EdgeHead::default());
         let codes_start = self.codes.len();
         self.codes.resize(codes_start + slots * self.code_bytes, 0);
-        for (slot, landmark) in landmarks.iter().enumerate() {
-            edge::interleave(shape, &landmark.code, slot, slots, &mut self.codes[codes_start..]);
+        for (slot, code) in waiting.codes.chunks_exact(shape.words()).enumerate() {
+            edge::interleave(shape, code, slot, slots, &mut self.codes[codes_start..]);
         }
     }
 
@@ -226,35 +227,54 @@ pub(crate) struct LandmarkLists {
     /// The centroid of each block.
     centroids: Vec<u8>,
     /// For each centroid, the landmarks that are in no block yet.
-    waiting: Vec<Vec<Landmark>>,
+    waiting: Vec<Waiting>,
+}
+
+/// Landmarks of a centroid that are in no block yet, codes one after another.
+#[derive(Clone, Debug, Default)]
+struct Waiting {
+    heads: Vec<EdgeHead>,
+    generations: Vec<u8>,
+    codes: Vec<u64>,
+}
+
+impl Waiting {
+    fn clear(&mut self) {
+        self.heads.clear();
+        self.generations.clear();
+        self.codes.clear();
+    }
 }
 
 impl LandmarkLists {
     /// Empty lists of `centroids` centroids, with room for about `count` landmarks.
     pub(crate) fn new(shape: EdgeShape, centroids: usize, count: usize) -> Self {
+        // The last block of a list has empty places.
+        let places = count + centroids * (BLOCK_EDGES - 1);
         let all = Landmarks {
-            generations: Vec::with_capacity(count),
-            heads: Vec::with_capacity(count),
-            codes: Vec::with_capacity(count * shape.code_bytes()),
+            generations: Vec::with_capacity(places),
+            heads: Vec::with_capacity(places),
+            codes: Vec::with_capacity(places * shape.code_bytes()),
             code_bytes: shape.code_bytes(),
             ..Landmarks::default()
         };
-        Self { shape, all, centroids: Vec::new(), waiting: vec![Vec::new(); centroids] }
+        Self { shape, all, centroids: Vec::new(), waiting: vec![Waiting::default(); centroids] }
     }
 
     /// Adds a landmark of a centroid that exists.
-    pub(crate) fn add(&mut self, landmark: Landmark) {
-        let centroid = landmark.centroid;
-        let waiting = &mut self.waiting[usize::from(centroid)];
-        waiting.push(landmark);
-        if waiting.len() == DEGREE_MAX {
-            self.end_block(centroid);
+    pub(crate) fn add(&mut self, landmark: &Landmark) {
+        let waiting = &mut self.waiting[usize::from(landmark.centroid)];
+        waiting.heads.push(landmark.factors.head(landmark.node));
+        waiting.generations.push(landmark.generation);
+        waiting.codes.extend_from_slice(&landmark.code);
+        if waiting.heads.len() == DEGREE_MAX {
+            self.end_block(landmark.centroid);
         }
     }
 
     fn end_block(&mut self, centroid: u8) {
         let waiting = &mut self.waiting[usize::from(centroid)];
-        if !waiting.is_empty() {
+        if !waiting.heads.is_empty() {
             self.all.push(self.shape, waiting);
             self.centroids.push(centroid);
             waiting.clear();
@@ -346,7 +366,7 @@ mod tests {
 
     fn lists(shape: EdgeShape, landmarks: &[Landmark]) -> Landmarks {
         let mut lists = LandmarkLists::new(shape, 3, landmarks.len());
-        landmarks.iter().for_each(|landmark| lists.add(landmark.clone()));
+        landmarks.iter().for_each(|landmark| lists.add(landmark));
         lists.finish()
     }
 

@@ -53,23 +53,21 @@ pub(super) fn landmarks(check: &Check<'_>, reader: &mut impl Reader) -> Result<(
     let change = &check.meta.change;
     let (mut found, mut has_page) = (0, change.landmarks_page == 0);
     let (mut gone, mut wrong, mut first) = (0, 0, None);
-    landmark_pages::scan(check.meta, reader, |page, landmarks| {
+    landmark_pages::scan(check.meta, reader, |page, landmark| {
         has_page |= page.0 == change.landmarks_page;
-        found += landmarks.len();
-        for landmark in landmarks {
-            let slot = check.slot(landmark.node);
-            let is_gone = !slot.exists || slot.flags == FLAGS_FREE || slot.generation != landmark.generation;
-            let EdgeFactors { add, factor } = landmark.factors;
-            let is_right = landmark.centroid == slot.centroid
-                && hash(landmark.code.iter().copied()) == slot.code_hash
-                && close(add, slot.factors.add, slot.factors.add.abs().max(f32::MIN_POSITIVE))
-                && close(factor, slot.factors.factor, slot.factors.factor);
-            gone += usize::from(is_gone);
-            if !is_gone && !is_right {
-                let what = format!("the landmark of node {} differs from the node", landmark.node);
-                wrong += 1;
-                first.get_or_insert_with(|| Error::corrupt(page, what));
-            }
+        found += 1;
+        let slot = check.slot(landmark.node);
+        let is_gone = !slot.exists || slot.flags == FLAGS_FREE || slot.generation != landmark.generation;
+        let EdgeFactors { add, factor } = landmark.factors;
+        let is_right = landmark.centroid == slot.centroid
+            && hash(landmark.code.iter().copied()) == slot.code_hash
+            && close(add, slot.factors.add, slot.factors.add.abs().max(f32::MIN_POSITIVE))
+            && close(factor, slot.factors.factor, slot.factors.factor);
+        gone += usize::from(is_gone);
+        if !is_gone && !is_right {
+            let what = format!("the landmark of node {} differs from the node", landmark.node);
+            wrong += 1;
+            first.get_or_insert_with(|| Error::corrupt(page, what));
         }
         Ok(())
     })?;
