@@ -10,7 +10,7 @@ from pagehop_lab.engines.faiss_ivfpq import FaissIvfPq
 from pagehop_lab.engines.faiss_ivfpq_disk import FaissIvfPqDisk
 from pagehop_lab.engines.faiss_sq8 import FaissSq8
 from pagehop_lab.engines.hnswlib_hnsw import HnswlibHnsw
-from pagehop_lab.engines.lancedb_index import LanceDb
+from pagehop_lab.engines.lancedb_index import LanceDb, LanceDbIvfPq
 from pagehop_lab.engines.mariadb_vector import MariaDbVector
 from pagehop_lab.engines.milvus_server import MilvusServer
 from pagehop_lab.engines.numpy_scan import NumpyScan
@@ -28,7 +28,7 @@ from pagehop_lab.engines.usearch_hnsw import UsearchHnsw
 ENGINES: tuple[type[Library | Served], ...] = (
     PagehopFile, PagehopPostgres, PgvectorVector, PgvectorHalfvec, PostgresAny, MariaDbVector,
     FaissHnsw, FaissIvfPq, FaissIvfPqDisk, FaissSq8, HnswlibHnsw, UsearchHnsw, SvsVamana, SymphonyQg, DiskannMemory,
-    DiskannDisk, ScannTree, LanceDb, MilvusServer, SqliteVecScan, NumpyScan,
+    DiskannDisk, ScannTree, LanceDb, LanceDbIvfPq, MilvusServer, SqliteVecScan, NumpyScan,
 )  # fmt: skip
 
 CATALOG: dict[str, type[Library | Served]] = {engine.description.name: engine for engine in ENGINES}
