@@ -23,17 +23,18 @@ const BUILT_EVERY: usize = 8;
 /// (`docs/decisions/0023-landmarks-of-inserted-rows.md`).
 const INSERTED_EVERY: usize = 4;
 /// Of the rows beyond [`FIRST_ROWS`] one in this many is a landmark, so that a large index takes 2
-/// to 4 bytes of memory a row for them.
+/// to 4 bytes of memory a row for them in 384 dimensions.
 const LATER_EVERY: usize = 32;
+/// Rows among which landmarks are denser.
 const FIRST_ROWS: usize = 1 << 18;
 /// Most landmarks of an index, so that memory and the lists that a search scores stop growing: of
 /// more than 15 million rows fewer than one in [`LATER_EVERY`] is a landmark.
 const LANDMARKS_MAX: usize = 1 << 19;
 /// Most lists that a search scores.
 const LISTS: usize = 8;
-/// A search that scored this many landmarks begins no further list. Up to two million rows all
-/// [`LISTS`] have fewer; with ten million, two lists have 2,400. At a million rows one list instead
-/// of eight cost .003 of recall (`docs/decisions/0012-hard-data.md`).
+/// A search that scored this many landmarks begins no further list. Builds of up to a million rows
+/// have fewer in all [`LISTS`]; with ten million, two lists have 2,600. At a million rows one list
+/// instead of eight cost .003 of recall (`docs/decisions/0012-hard-data.md`).
 const SCORED_ENOUGH: usize = 2048;
 /// Landmarks that a search begins at.
 const NEAREST: usize = 4;
