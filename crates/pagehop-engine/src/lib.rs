@@ -47,10 +47,10 @@ pub use columns::{COLUMN_NAME_MAX, COLUMNS_MAX, Column, ColumnKind, ColumnRows, 
 pub use error::{Error, Refusal};
 pub use filter::{Comparison, FILTER_DEPTH_MAX, Filter};
 pub use index::{
-    Batch, CALIBRATION_QUERIES_MAX, CALIBRATION_QUERIES_MIN, Change, Cursor, FilterPlan, Found, HostRows, InEdges,
-    Index, Payloads, PendingPlace, Prepared, ReadParts, RowParts, Searcher, TRAINED_ENOUGH, TrainingHost, build,
-    build_memory_bytes, build_memory_bytes_min, calibrate_within, calibration_memory_bytes,
-    calibration_memory_bytes_min, check_row, create, load_row_codes,
+    Batch, CALIBRATION_QUERIES_MAX, CALIBRATION_QUERIES_MIN, Change, CheckedPages, Cursor, FilterPlan, Found,
+    HostRows, InEdges, Index, Payloads, PendingPlace, Prepared, ReadParts, RowParts, Searcher, TRAINED_ENOUGH,
+    TrainingHost, build, build_memory_bytes, build_memory_bytes_min, calibrate_within, calibration_memory_bytes,
+    calibration_memory_bytes_min, check_again, check_row, create, load_row_codes,
 };
 pub use metric::Metric;
 pub use options::{

@@ -42,6 +42,7 @@ pub use change::graph::in_edges::InEdges;
 pub use change::hosted::{Prepared, check_row};
 pub use change::pages::pending::PendingPlace;
 pub use change::training::TRAINED_ENOUGH;
+pub use check::{CheckedPages, check_again};
 pub use open::Index;
 pub use payloads::{Payloads, ReadParts, RowParts};
 pub use recall::calibrate::{

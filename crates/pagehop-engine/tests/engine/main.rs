@@ -6,6 +6,7 @@ mod bounds;
 mod calibration;
 mod calibration_cost;
 mod changes;
+mod checked_again;
 mod churn;
 mod commits;
 mod cursor;

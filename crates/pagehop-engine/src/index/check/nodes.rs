@@ -28,8 +28,11 @@ const NODES_PER_LOOK: u64 = 1 << 16;
 /// Bytes of memory per slot.
 pub(super) const SLOT_BYTES: usize = size_of::<Slot>();
 
+/// The number of counts that both passes add to.
+pub(super) const COUNTS: usize = 6;
+
 /// The content of a slot, and what its in-neighbors must store about it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Slot {
     /// Whether this is a slot of the graph.
     pub(super) exists: bool,
@@ -57,15 +60,33 @@ pub(super) struct Check<'a> {
     model: &'a Model,
     centroids: Vec<f32>,
     pub(super) slots: Vec<Slot>,
-    neighbors: Vec<NodeId>,
+    pub(super) neighbors: Vec<NodeId>,
     /// Pages that are marked as listed in the list of free slots, and the links that follow.
     links: Vec<(PageId, FreeLink)>,
     /// Edges that have the generation of their target and another code, and the first of them.
-    contradicting: u64,
+    pub(super) contradicting: u64,
     contradiction: Option<Error>,
     pub(super) report: CheckReport,
     visible: u64,
     buffers: Buffers,
+}
+
+/// The targets of a node's edges: one bit for the lowest bits of each.
+struct Targets([u64; 64]);
+
+impl Default for Targets {
+    fn default() -> Self {
+        Self([0; 64])
+    }
+}
+
+impl Targets {
+    /// Adds a target. Returns `false` if it was certainly not added before.
+    fn may_have(&mut self, target: NodeId) -> bool {
+        let bits = &mut self.0[target as usize / 64 % 64];
+        let bit = 1 << (target % 64);
+        std::mem::replace(bits, *bits | bit) & bit > 0
+    }
 }
 
 /// Vectors that are used for each node or edge, so that none allocates memory.
@@ -107,13 +128,47 @@ impl<'a> Check<'a> {
         self.slots.get(node as usize).copied().unwrap_or_default()
     }
 
-    /// First pass: checks every node, and records what its in-neighbors must store.
-    pub(super) fn nodes(&mut self, page: PageId, body: &[u8]) -> Result<(), Error> {
-        let layout = self.meta.layout;
+    /// The numbers of the nodes that a page may have.
+    pub(super) fn nodes_of(&self, page: PageId) -> std::ops::Range<usize> {
+        let first = self.meta.layout.node_id(page, 0) as usize;
+        first..first + self.meta.layout.nodes_per_page
+    }
+
+    /// The counts that both passes add to.
+    fn counted(&mut self) -> [&mut u64; COUNTS] {
+        let CheckReport { nodes, dead_nodes, free_slots, edges, stale_edges, .. } = &mut self.report;
+        [nodes, dead_nodes, free_slots, &mut self.visible, edges, stale_edges]
+    }
+
+    /// The counts so far.
+    pub(super) fn counts(&mut self) -> [u64; COUNTS] {
+        self.counted().map(|count| *count)
+    }
+
+    /// How much was added to the counts since they were `before`.
+    pub(super) fn counts_since(&mut self, before: &[u64; COUNTS]) -> [u64; COUNTS] {
+        let now = self.counts();
+        std::array::from_fn(|at| now[at] - before[at])
+    }
+
+    /// Adds to the counts.
+    pub(super) fn add_counts(&mut self, more: &[u64; COUNTS]) {
+        self.counted().into_iter().zip(more).for_each(|(count, more)| *count += more);
+    }
+
+    /// Remembers a page that is in the list of free slots. Returns whether it is marked as such.
+    pub(super) fn link(&mut self, page: PageId, body: &[u8]) -> bool {
         let link = FreeLink::read(body);
         if link.listed {
             self.links.push((page, link));
         }
+        link.listed
+    }
+
+    /// First pass: checks every node, and records what its in-neighbors must store.
+    pub(super) fn nodes(&mut self, page: PageId, body: &[u8]) -> Result<(), Error> {
+        let layout = self.meta.layout;
+        let is_listed = self.link(page, body);
         let mut free = 0;
         for slot in 0..layout.nodes_per_page {
             let node = NodeRef::new(&layout, body, slot);
@@ -126,7 +181,7 @@ impl<'a> Check<'a> {
             };
             free += u64::from(header.flags == FLAGS_FREE);
         }
-        if free > 0 && !link.listed {
+        if free > 0 && !is_listed {
             return Err(Error::corrupt(
                 page,
                 format!("{free} slots are free, but the page is not in the list of free slots"),
@@ -212,6 +267,7 @@ impl<'a> Check<'a> {
         edge::each_word(layout.edge, edges.codes, layout.degree, |first, words| {
             hashes[first..].iter_mut().zip(words).for_each(|(hash, word)| *hash = with_word(*hash, word));
         });
+        let mut earlier = Targets::default();
         for (i, link) in node.links().enumerate() {
             let target = link.node;
             let bad = |what: &str| Error::corrupt(page, format!("slot {slot}, edge {i} to node {target}: {what}"));
@@ -219,7 +275,7 @@ impl<'a> Check<'a> {
             if !expected.exists || target == id {
                 return Err(bad("the target is not another node"));
             }
-            if edges.heads[..i].iter().any(|head| edge::target_of(head) == target) {
+            if earlier.may_have(target) && edges.heads[..i].iter().any(|head| edge::target_of(head) == target) {
                 return Err(bad("an edge before it leads to the same node"));
             }
             self.report.edges += 1;
@@ -337,10 +393,15 @@ impl<'a> Check<'a> {
                     return Err(Error::Interrupted);
                 }
                 living += u64::from(slot.flags == FLAGS_LIVE);
-                let neighbors = &self.neighbors[node as usize * self.meta.layout.degree..];
-                let neighbors = neighbors[..self.meta.layout.degree].iter().enumerate();
-                let edges = slot.anchors | over;
-                stack.extend(neighbors.filter(|(i, n)| **n != NodeId::MAX && edges >> i & 1 == 1).map(|(_, n)| *n));
+                let degree = self.meta.layout.degree;
+                let neighbors = &self.neighbors[node as usize * degree..][..degree];
+                let mut edges = slot.anchors | over;
+                while let Some(neighbor) = neighbors.get(edges.trailing_zeros() as usize) {
+                    edges &= edges - 1;
+                    if *neighbor != NodeId::MAX {
+                        stack.push(*neighbor);
+                    }
+                }
             }
         }
         Ok(living)
