@@ -52,7 +52,7 @@ def test_an_index_says_what_it_is(connect: Connect, when: str) -> None:
         run(connection, "CREATE INDEX items_embedding ON items USING pagehop (embedding vector_cosine_ops)")
     info = ask(connection, "pagehop_info")
     size = number(connection, "SELECT pg_relation_size('items_embedding')")
-    assert (info["format_version"], info["metric"], info["dim"]) == (15, "cosine", DIM)
+    assert (info["format_version"], info["metric"], info["dim"]) == (16, "cosine", DIM)
     assert (info["nodes"], info["dead_nodes"], info["deleted_rows"]) == (1000, 0, 0)
     assert (info["bytes"], info["pages"]) == (size, size // 8192)
     assert info["trained_rows"] + info["added_rows"] == 1000

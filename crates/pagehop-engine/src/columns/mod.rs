@@ -8,9 +8,11 @@
 //! - `tags.rs`: sets of tags.
 //! - `text.rs`: values that are written as text.
 //! - `rows.rs`: the values of rows, as nodes hold them.
+//! - `signatures.rs`: what an edge says of the values of a row.
 
 mod key;
 mod rows;
+pub(crate) mod signatures;
 pub(crate) mod tags;
 mod text;
 

@@ -107,6 +107,20 @@ fn bits(mut hash: u64) -> u64 {
     bits
 }
 
+/// The bits of a tag in a Bloom filter.
+pub(super) fn tag_bits(hash: u64) -> u64 {
+    bits(hash)
+}
+
+/// The Bloom filter of a set, by its word.
+pub(super) fn filter_bits(word: u64) -> u64 {
+    match word {
+        0 => 0,
+        word if says_all(word) => bits(word),
+        word => word & !MANY,
+    }
+}
+
 /// The two tags that a posting in the tree of a column of tags stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PostingTag {

@@ -5,6 +5,7 @@
 //! - `test.rs`: a filter over the columns of one index, which a row passes or not.
 //! - `ranges.rs`: the keys for which a comparison is true.
 //! - `contains.rs`: the conditions on tags.
+//! - `signature.rs`: a filter over the signatures of rows.
 //!
 //! As in SQL, a comparison with a missing value is neither true nor false, and a row passes if its
 //! filter is true.
@@ -12,12 +13,14 @@
 mod contains;
 mod parse;
 mod ranges;
+mod signature;
 mod test;
 
 use crate::Error;
 use crate::columns::Value;
 
 pub(crate) use contains::TagsTest;
+pub(crate) use signature::SignatureTest;
 pub(crate) use test::{Given, Test};
 
 /// Deepest nesting of a filter.

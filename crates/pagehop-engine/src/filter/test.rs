@@ -276,7 +276,9 @@ fn of_column(name: &str, error: Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::columns::signatures::Signatures;
     use crate::columns::{ColumnRows, int_key};
+    use crate::filter::SignatureTest;
     use crate::random::Random;
 
     fn columns() -> Vec<Column> {
@@ -401,10 +403,14 @@ mod tests {
     #[test]
     fn a_row_passes_if_the_filter_is_true_of_its_values() {
         let mut random = Random::new(5, 0);
-        let (mut known, mut ruled_out) = (0, 0);
+        let (mut known, mut ruled_out, mut unlike) = (0, 0, 0);
+        let mut others = ColumnRows::new(columns()).expect("columns");
+        (0..50).for_each(|_| others.push(&[0, 1, 2, 3, 4].map(|at| value(&mut random, at))).expect("a row"));
+        let signatures = Signatures::train(&others);
         for _ in 0..2000 {
             let filter = filter(&mut random, 3);
             let test = Test::new(&filter, &columns()).expect("a filter over the columns");
+            let of_signature = SignatureTest::new(&test, &signatures);
             for _ in 0..20 {
                 let row: Vec<Value> = (0..5).map(|column| value(&mut random, column)).collect();
                 let id = random.below(6);
@@ -419,6 +425,10 @@ mod tests {
                 assert!(expected || !test.surely_passes(id, values), "{filter:?} of {id} {row:?}");
                 let whatever_its_id = (0..6).any(|id| test.passes(id, values));
                 assert!(!whatever_its_id || test.may_pass(values), "{filter:?} of {row:?}");
+                let may_pass = |test: &SignatureTest| test.may_pass(signatures.of(values));
+                let is_unlike = !of_signature.as_ref().is_none_or(may_pass);
+                assert!(!expected || !is_unlike, "{filter:?} of {row:?}");
+                unlike += usize::from(is_unlike);
                 ruled_out += usize::from(!test.may_pass(values));
                 known += usize::from(test.surely_passes(id, values) == test.passes(id, values));
                 given(&test, id, &row, &rows);
@@ -426,6 +436,7 @@ mod tests {
         }
         assert!((20_000..40_000).contains(&known), "words decide {known} of 40,000");
         assert!(ruled_out > 10_000, "values rule out {ruled_out} of 40,000");
+        assert!(unlike > ruled_out * 3 / 4, "signatures rule out {unlike}, values {ruled_out}");
     }
 
     /// `Test::given` for a tag of the row must agree with the answer for the row.

@@ -59,6 +59,13 @@ impl EdgeTable {
         *head.last_mut().expect("a record has a head") = u64::from(centroid);
     }
 
+    /// Writes the signature of a row into its factors.
+    pub(crate) fn sign(&mut self, row: usize, signature: u16) {
+        let EdgeFactors { add, factor } = self.row(row).factors.signed(signature);
+        let at = self.first + row * self.record_words;
+        self.words[at] = u64::from(factor.to_bits()) << 32 | u64::from(add.to_bits());
+    }
+
     /// Appends the rows of `other`.
     pub(crate) fn append(&mut self, other: &Self) {
         self.words.extend_from_slice(&other.words[other.first..]);

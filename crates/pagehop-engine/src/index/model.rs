@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::Error;
+use crate::columns::signatures::Signatures;
 use crate::page::Reader;
 use crate::page::meta::Meta;
 use crate::page::{landmark_pages, model_pages};
@@ -25,6 +26,8 @@ pub(crate) struct Model {
     pub(crate) centroids: Arc<Centroids>,
     /// The centroids as edge codes, for choosing entry points.
     pub(crate) coarse: Arc<CoarseCodes>,
+    /// How the signatures of rows are made.
+    pub(crate) signatures: Arc<Signatures>,
     /// Where searches begin. Insertions add others to those on pages.
     pub(crate) landmarks: Landmarks,
     /// Finer codes of rows, if they were loaded.
@@ -42,14 +45,14 @@ impl Model {
     ///
     /// [`Error::Corrupt`] if a page contradicts the format; any error of the reader.
     pub(crate) fn read(meta: &Meta, reader: &mut impl Reader) -> Result<Self, Error> {
-        let (mean, centroids) = model_pages::read_model(meta, reader)?;
-        let centroids = Arc::new(centroids);
+        let (mean, centroids, signatures) = model_pages::read_model(meta, reader)?;
+        let (centroids, signatures) = (Arc::new(centroids), Arc::new(signatures));
         let landmarks = read_landmarks(meta, reader)?;
         let coarse = CoarseCodes::new(meta.layout.edge, &centroids).into();
         let rotation = Rotation::new(meta.layout.inner_dim, meta.seed);
         let space = Space { metric: meta.metric, dim: meta.dim, mean, rotation }.into();
         let (landmarks_made, identity) = (meta.change.landmarks_made, Arc::default());
-        Ok(Self { space, centroids, coarse, landmarks, row_codes: None, landmarks_made, identity })
+        Ok(Self { space, centroids, coarse, signatures, landmarks, row_codes: None, landmarks_made, identity })
     }
 
     /// The same model with finer codes of rows.
@@ -80,11 +83,12 @@ impl Model {
     /// As [`Model::read`].
     pub(crate) fn with_new_landmarks(&self, meta: &Meta, reader: &mut impl Reader) -> Result<Self, Error> {
         let landmarks = read_landmarks(meta, reader)?;
-        let Self { space, centroids, coarse, row_codes, identity, .. } = self;
+        let Self { space, centroids, coarse, signatures, row_codes, identity, .. } = self;
         let (space, centroids, coarse) = (space.clone(), centroids.clone(), coarse.clone());
+        let signatures = signatures.clone();
         let (landmarks_made, identity) = (meta.change.landmarks_made, identity.clone());
         let row_codes = row_codes.clone();
-        Ok(Self { space, centroids, coarse, landmarks, row_codes, landmarks_made, identity })
+        Ok(Self { space, centroids, coarse, signatures, landmarks, row_codes, landmarks_made, identity })
     }
 }
 

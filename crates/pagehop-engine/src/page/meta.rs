@@ -21,7 +21,7 @@ use crate::{DIM_MAX, Error, IdKind, Metric, Vectors};
 
 /// Version of the format that this build reads and writes: `docs/format.md`. A number is never used
 /// for another format.
-pub(crate) const FORMAT_VERSION: u32 = 15;
+pub(crate) const FORMAT_VERSION: u32 = 16;
 /// End of the fields before calibration and audit.
 const META_BYTES: usize = 240;
 /// Where the number of the last commit is.
@@ -297,6 +297,12 @@ impl Meta {
     /// Whether a node has the place of a record.
     pub(crate) fn has_places(&self) -> bool {
         self.keeps_payloads || self.record_shape() != RecordShape { tags: false, texts: false }
+    }
+
+    /// The number of columns.
+    pub(crate) fn columns(&self) -> usize {
+        let words = (self.layout.column_bytes / 8).saturating_sub(1);
+        words.saturating_sub(usize::from(self.has_places()))
     }
 
     /// Whether the tags of a row are a chain of its postings: a host that owns the rows may end

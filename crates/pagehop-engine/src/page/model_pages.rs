@@ -1,6 +1,8 @@
-//! The pages of the model: mean and coarse centroids, and the page of the entry points.
+//! The pages of the model: mean, coarse centroids and the signatures of columns, and the page of
+//! the entry points.
 
 use crate::Error;
+use crate::columns::signatures::{COLUMN_WORDS, Signatures};
 use crate::ids::NodeId;
 use crate::page::fields::{Fields, FieldsMut};
 use crate::page::kind::{self, PageKind};
@@ -23,12 +25,17 @@ pub(crate) struct Entry {
 }
 
 /// Bytes of the mean and the centroids as 8-bit codes (step, plane).
-fn model_bytes(meta: &Meta) -> usize {
+fn vector_bytes(meta: &Meta) -> usize {
     let inner = meta.layout.inner_dim;
     4 * inner + meta.centroids * (4 + inner)
 }
 
-/// Number of pages of the mean and the centroids; the entry points lie on one more.
+/// Bytes of these and of the signatures of columns.
+fn model_bytes(meta: &Meta) -> usize {
+    vector_bytes(meta) + meta.columns() * COLUMN_WORDS * size_of::<u64>()
+}
+
+/// Number of pages of the model; the entry points lie on one more.
 pub(crate) fn model_pages(meta: &Meta) -> u32 {
     model_bytes(meta).div_ceil(MODEL_BYTES_PER_PAGE) as u32
 }
@@ -39,6 +46,7 @@ pub(crate) fn write_model(
     meta: &Meta,
     mean: &[f32],
     centroids: &Centroids,
+    signatures: &Signatures,
     sink: &mut dyn PageSink,
 ) -> Result<(), Error> {
     let mut bytes = Vec::with_capacity(model_bytes(meta));
@@ -49,6 +57,7 @@ pub(crate) fn write_model(
         bytes.extend_from_slice(&centroids.step(i).to_le_bytes());
         bytes.extend_from_slice(bytemuck::cast_slice(centroids.plane(i)));
     }
+    signatures.words().iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
     debug_assert_eq!(bytes.len(), model_bytes(meta));
     for (page, part) in (meta.change.model_start..).zip(bytes.chunks(MODEL_BYTES_PER_PAGE)) {
         let mut body = vec![0; BODY_BYTES];
@@ -87,14 +96,19 @@ fn read_run(reader: &mut impl Reader, first: u32, pages: u32) -> Result<Vec<u8>,
     Ok(bytes)
 }
 
-/// Reads the mean and the centroids. An index without rows has no centroids, and a mean of zeros.
+/// Reads the mean, the centroids and the signatures. An index without rows has no centroids and no
+/// signatures, and a mean of zeros.
 ///
 /// # Errors
 ///
 /// [`Error::Corrupt`] if they are not numbers; any error of the reader.
-pub(crate) fn read_model(meta: &Meta, reader: &mut impl Reader) -> Result<(Vec<f32>, Centroids), Error> {
+pub(crate) fn read_model(
+    meta: &Meta,
+    reader: &mut impl Reader,
+) -> Result<(Vec<f32>, Centroids, Signatures), Error> {
     let dim = meta.layout.inner_dim;
     let (mut mean, mut centroids) = (vec![0.0; dim], Centroids::new(dim));
+    let mut signatures = Signatures::default();
     let first = meta.change.model_start;
     if first > 0 {
         let bytes = read_run(reader, first, model_pages(meta))?;
@@ -112,8 +126,11 @@ pub(crate) fn read_model(meta: &Meta, reader: &mut impl Reader) -> Result<(Vec<f
         if mean.iter().any(|v| !v.is_finite()) {
             return Err(bad("the mean holds a number that is not finite"));
         }
+        let words = bytes[vector_bytes(meta)..model_bytes(meta)].as_chunks().0;
+        let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        signatures = Signatures::of_words(&words).ok_or_else(|| bad("the buckets of a column are damaged"))?;
     }
-    Ok((mean, centroids))
+    Ok((mean, centroids, signatures))
 }
 
 /// Reads the entry points, one for each centroid.

@@ -194,6 +194,12 @@ impl<'a> NodeRef<'a> {
         (self.origins()[at][0], EdgeFactors::of_head(&self.heads()[at]))
     }
 
+    /// The signature of an edge's target.
+    #[inline]
+    pub(crate) fn signature(&self, at: usize) -> u16 {
+        EdgeFactors::of_head(&self.heads()[at]).signature()
+    }
+
     /// The code of the target that is stored with an edge.
     pub(crate) fn edge_code(&self, at: usize) -> Vec<u64> {
         let mut code = vec![0; self.layout.edge.words()];

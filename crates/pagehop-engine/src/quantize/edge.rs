@@ -69,7 +69,26 @@ pub(crate) struct EdgeFactors {
     pub(crate) factor: f32,
 }
 
+/// The bits of a factor that may be part of a signature: the lowest, which are far below the error
+/// of a code.
+const SIGNED_BITS: u32 = 8;
+const SIGNED: u32 = (1 << SIGNED_BITS) - 1;
+
 impl EdgeFactors {
+    /// The same factors with a signature in their lowest bits: its lower half in `add`, its upper
+    /// half in `factor`.
+    pub(crate) fn signed(self, signature: u16) -> Self {
+        let with = |number: f32, bits: u32| f32::from_bits(number.to_bits() & !SIGNED | bits & SIGNED);
+        let signature = u32::from(signature);
+        Self { add: with(self.add, signature), factor: with(self.factor, signature >> SIGNED_BITS) }
+    }
+
+    /// The signature in the lowest bits.
+    #[inline]
+    pub(crate) fn signature(self) -> u16 {
+        (self.add.to_bits() & SIGNED | (self.factor.to_bits() & SIGNED) << SIGNED_BITS) as u16
+    }
+
     /// The head of an edge to `target`.
     pub(crate) fn head(self, target: u32) -> EdgeHead {
         let mut head = EdgeHead::default();

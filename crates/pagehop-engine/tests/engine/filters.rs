@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use crate::support::{ColumnSource, Noise, distance, embeddings, no_progress, options};
 use pagehop_engine::{
-    Column, ColumnKind, ColumnRows, Comparison, CreateOptions, Error, Filter, Index, Metric, SearchOptions,
-    SearchPlan, Value, build, create,
+    BODY_BYTES, Column, ColumnKind, ColumnRows, Comparison, CreateOptions, Error, Filter, Index, Metric, PageId,
+    Pages, SearchOptions, SearchPlan, Value, build, create,
 };
 use pagehop_sim::{MemPages, MemWriter};
 
@@ -241,6 +241,24 @@ fn rows_keep_their_values_through_every_change() {
     change(&mut pages, |change| change.train(&mut no_progress()));
     let found = compare_with_oracle(&pages, &rows, 10);
     assert!(found > 0.97, "{found}");
+}
+
+/// The lowest bit of every third byte of a page of nodes is flipped in turn.
+#[test]
+fn a_check_compares_the_signatures_of_edges() {
+    let pages = built(&rows(300, 3));
+    let nodes = (1..pages.page_count()).map(PageId).find(|page| pages.body(*page)[0] == 2).unwrap();
+    let (mut of_signatures, mut others) = (0, 0);
+    for at in (0..BODY_BYTES).step_by(3) {
+        let mut damaged = pages.clone();
+        damaged.body_mut(nodes)[at] ^= 1;
+        match Index::open(&damaged).unwrap().check(&mut no_progress()) {
+            Err(error) if error.to_string().contains("signature") => of_signatures += 1,
+            Err(_) => others += 1,
+            Ok(_) => {}
+        }
+    }
+    assert!(of_signatures > 100 && others > 200, "{of_signatures} of signatures, {others} others");
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn unknown_formats_and_versions_are_refused() {
         let mut other = pages.clone();
         other.body_mut(PageId(0))[8] = version;
         let expected =
-            format!("the index has format version {version}; this build reads version 15: rebuild the index");
+            format!("the index has format version {version}; this build reads version 16: rebuild the index");
         assert_eq!(message(Index::open(other)), expected);
     }
     let mut other = pages.clone();

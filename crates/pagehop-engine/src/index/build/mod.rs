@@ -38,6 +38,7 @@ mod spilled;
 mod survey;
 mod write;
 
+use crate::columns::signatures::Signatures;
 use crate::columns::{ColumnRows, tag_columns};
 use crate::graph::{equal, reach};
 use crate::page::columns_page::Columns;
@@ -169,7 +170,7 @@ pub(crate) fn build_from(
     let space = survey.space(job);
     let sample = survey.take_sample(&space)?;
     let centers = survey::train(job, &sample)?;
-    let (connected, mut own) = match (plan, sink.scratch()) {
+    let (mut connected, mut own) = match (plan, sink.scratch()) {
         (Some(plan), Some(scratch)) => {
             spilled::connect(job, source, &survey, (&space, &centers, sample), &plan, scratch)?
         }
@@ -178,7 +179,10 @@ pub(crate) fn build_from(
             in_memory(job, source, &survey, (&space, &centers))?
         }
     };
-    let meta = write::write(job, (&survey, &space), &connected, &mut *own, source, first, sink)?;
+    let signatures = source.columns().map(Signatures::train).unwrap_or_default();
+    source.columns().iter().for_each(|columns| connected.rows.sign(&signatures, columns));
+    let model = (&space, &signatures);
+    let meta = write::write(job, (&survey, model), &connected, &mut *own, source, first, sink)?;
     job.step("write", u64::from(meta.page_count), u64::from(meta.page_count))?;
     Ok(meta)
 }

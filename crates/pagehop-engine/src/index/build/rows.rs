@@ -2,6 +2,8 @@
 
 use super::job::Job;
 use super::survey::{Rescan, Survey};
+use crate::columns::signatures::Signatures;
+use crate::columns::{ColumnRows, RowValues};
 use crate::graph::edge_table::EdgeTable;
 use crate::page::PageId;
 use crate::page::meta::ChangeState;
@@ -89,6 +91,16 @@ impl Rows {
         let trained_rows = (0..self.firsts.len()).filter(|row| self.is_first(*row)).count() as u64;
         let equal_rows = self.firsts.len() as u64 - trained_rows;
         ChangeState { model_start: first.0, trained_rows, equal_rows, ..ChangeState::default() }
+    }
+
+    /// Writes the signature of each row into its factors.
+    pub(super) fn sign(&mut self, signatures: &Signatures, columns: &ColumnRows) {
+        if signatures.is_empty() {
+            return;
+        }
+        for row in 0..self.table.len() {
+            self.table.sign(row, signatures.of(RowValues(columns.row(row))));
+        }
     }
 
     /// Whether no earlier row equals this one.

@@ -5,6 +5,7 @@ use super::keep::write_vectors;
 use super::order::PageOrder;
 use super::rows::Rows;
 use super::survey::Survey;
+use crate::columns::signatures::Signatures;
 use crate::columns::tags::{PostingTag, posting_keys};
 use crate::columns::{Column, ColumnKind, ColumnRows, RowValues};
 use crate::graph::Adjacency;
@@ -61,7 +62,7 @@ impl OwnCodes for Codes {
 /// `first` or [`PageSink::first`] on. Returns the meta page.
 pub(super) fn write(
     job: &mut Job<'_>,
-    (survey, space): (&Survey, &Space),
+    (survey, (space, signatures)): (&Survey, (&Space, &Signatures)),
     connected: &Connected,
     own: &mut dyn OwnCodes,
     source: &mut dyn VectorSource,
@@ -108,7 +109,7 @@ pub(super) fn write(
             node_of[*row as usize] = layout.node_id(PageId(first + page as u32), slot);
         }
     }
-    model_pages::write_model(&meta, &space.mean, &rows.centroids, sink)?;
+    model_pages::write_model(&meta, &space.mean, &rows.centroids, signatures, sink)?;
     let in_place = |entry: &Entry| Entry { node: node_of[entry.node as usize], ..*entry };
     let entries: Vec<Entry> = rows.entries.iter().map(in_place).collect();
     sink.write(PageId(meta.change.entries_page), &model_pages::entries_page(&entries))?;

@@ -119,7 +119,7 @@ fn write_row<W: PagesMut>(graph: &mut Graph<'_, W>, rows: &NewRows<'_>, at: usiz
     let id = rows.ids[at];
     let payload = rows.payloads.and_then(|payloads| payloads[at].as_deref());
     let mut encoded = EncodedRow::new(graph.meta(), graph.model(), &rows.vectors[at * rows.dim..][..rows.dim])?;
-    encoded.values = rows.values.row(at).to_vec();
+    encoded.set_values(graph.model(), rows.values.row(at));
     encoded.sets = rows.values.sets(at).to_vec();
     let old = rows::find_row(graph.steps(), id)?;
     if let Some(old) = old

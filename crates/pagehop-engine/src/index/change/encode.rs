@@ -1,6 +1,7 @@
 //! Encodes a row for a node, and a node for the edges that point to it.
 
 use crate::Error;
+use crate::columns::RowValues;
 use crate::columns::tags::TagSets;
 use crate::ids::NodeId;
 use crate::index::model::Model;
@@ -103,12 +104,32 @@ impl EncodedRow {
         self.code = vec![0; meta.layout.edge.words()];
         self.factors = encode_edge(meta, model, &x, self.centroid, &mut self.code);
         self.point = x;
+        self.sign(model);
+    }
+
+    /// Gives the row other values.
+    pub(crate) fn set_values(&mut self, model: &Model, values: &[u8]) {
+        self.values = values.to_vec();
+        self.sign(model);
+    }
+
+    /// Writes the signature of the values, once there are some, into the factors.
+    fn sign(&mut self, model: &Model) {
+        if !self.values.is_empty() {
+            self.factors = signed(model, self.factors, RowValues(&self.values));
+        }
     }
 
     /// The content of an edge to this row once it is in `node`.
     pub(crate) fn target(&self, node: NodeId, generation: u8) -> Target {
         let (centroid, factors, code) = (self.centroid, self.factors, self.code.clone());
         Target { node, generation, centroid, factors, code }
+    }
+
+    /// The content of an edge to a node that has the codes of this row, and values of its own.
+    pub(crate) fn target_of(&self, model: &Model, id: NodeId, node: &NodeRef<'_>) -> Target {
+        let factors = signed(model, self.factors, node.values());
+        Target { factors, ..self.target(id, node.header().generation) }
     }
 }
 
@@ -122,6 +143,7 @@ pub(crate) fn target(meta: &Meta, model: &Model, id: NodeId, node: &NodeRef<'_>)
     node.decode(&header, &mut x);
     let mut code = vec![0; meta.layout.edge.words()];
     let factors = encode_edge(meta, model, &x, header.centroid, &mut code);
+    let factors = signed(model, factors, node.values());
     Some(Target { node: id, generation: header.generation, centroid: header.centroid, factors, code })
 }
 
@@ -132,12 +154,21 @@ pub(crate) fn copy(node: &NodeRef<'_>, place: usize) -> Option<Target> {
     Some(Target { node: link.node, generation: link.generation, centroid, factors, code })
 }
 
-/// Whether the edge in a place of `node` has the content of an edge to `target`: then both lead to
-/// equal rows.
+/// Whether the edge in a place of `node` has the content of an edge to `target`, whatever the
+/// values of both rows are: then both lead to equal rows.
 pub(crate) fn is_edge_to(node: &NodeRef<'_>, place: usize, target: &Target) -> bool {
     let (centroid, factors) = node.edge_factors(place);
-    let bits = |factors: EdgeFactors| (factors.add.to_bits(), factors.factor.to_bits());
+    let are_signed = !node.values().0.is_empty();
+    let bits = |factors: EdgeFactors| {
+        let EdgeFactors { add, factor } = if are_signed { factors.signed(0) } else { factors };
+        (add.to_bits(), factor.to_bits())
+    };
     centroid == target.centroid && bits(factors) == bits(target.factors) && node.edge_code(place) == target.code
+}
+
+/// The factors of an edge to a row with these values.
+fn signed(model: &Model, factors: EdgeFactors, values: RowValues<'_>) -> EdgeFactors {
+    if model.signatures.is_empty() { factors } else { factors.signed(model.signatures.of(values)) }
 }
 
 fn encode_edge(meta: &Meta, model: &Model, x: &[f32], centroid: u8, code: &mut [u64]) -> EdgeFactors {

@@ -185,7 +185,8 @@ impl<W: PagesMut> Change<'_, W> {
             Some(Prepared { encoded, explorer, .. }) => (encoded, explorer),
             None => (EncodedRow::uncoded(self.graph.meta(), self.graph.model(), vector)?, None),
         };
-        (encoded.values, encoded.sets) = (columns.row(0).to_vec(), columns.sets(0).to_vec());
+        encoded.set_values(self.graph.model(), columns.row(0));
+        encoded.sets = columns.sets(0).to_vec();
         if is_known {
             let near = self.search_known(&encoded)?;
             if self.join_one(row_id, &encoded, true, near)? {

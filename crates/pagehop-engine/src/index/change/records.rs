@@ -149,7 +149,7 @@ pub(super) fn update<W: PagesMut>(
     if new.bytes() == encoded.values && record == old {
         return Ok(false);
     }
-    encoded.values = new.bytes().to_vec();
+    encoded.set_values(graph.model(), new.bytes());
     keep(graph, &mut encoded.values, record.as_deref())?;
     Ok(true)
 }

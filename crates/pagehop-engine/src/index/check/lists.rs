@@ -2,11 +2,10 @@
 
 use std::collections::HashSet;
 
-use super::nodes::{Check, close, hash};
+use super::nodes::{Check, edge_matches, hash};
 use crate::Error;
 use crate::page::node::{FLAGS_DEAD, FLAGS_FREE, FLAGS_LIVE, FLAGS_UNLINKED, GENERATIONS};
 use crate::page::{PageId, Reader, dead_list, landmark_pages, pending_list};
-use crate::quantize::edge::EdgeFactors;
 use crate::row_ids;
 
 /// Checks that the dead list names every dead node once.
@@ -58,11 +57,9 @@ pub(super) fn landmarks(check: &Check<'_>, reader: &mut impl Reader) -> Result<(
         found += 1;
         let slot = check.slot(landmark.node);
         let is_gone = !slot.exists || slot.flags == FLAGS_FREE || slot.generation != landmark.generation;
-        let EdgeFactors { add, factor } = landmark.factors;
-        let is_right = landmark.centroid == slot.centroid
-            && hash(landmark.code.iter().copied()) == slot.code_hash
-            && close(add, slot.factors.add, slot.factors.add.abs().max(f32::MIN_POSITIVE))
-            && close(factor, slot.factors.factor, slot.factors.factor);
+        let code_hash = hash(landmark.code.iter().copied());
+        let stored = (landmark.centroid, landmark.factors, code_hash);
+        let is_right = edge_matches(stored, &slot, !check.model.signatures.is_empty()).is_ok();
         gone += usize::from(is_gone);
         if !is_gone && !is_right {
             let what = format!("the landmark of node {} differs from the node", landmark.node);

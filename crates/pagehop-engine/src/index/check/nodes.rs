@@ -57,7 +57,7 @@ pub(super) struct Slot {
 /// A check in progress: what was found of the nodes.
 pub(super) struct Check<'a> {
     pub(super) meta: &'a Meta,
-    model: &'a Model,
+    pub(super) model: &'a Model,
     centroids: Vec<f32>,
     pub(super) slots: Vec<Slot>,
     pub(super) neighbors: Vec<NodeId>,
@@ -216,6 +216,8 @@ impl<'a> Check<'a> {
         }
         let center = &self.centroids[usize::from(header.centroid) * layout.inner_dim..][..layout.inner_dim];
         let factors = edge::encode(layout.edge, x, center, code);
+        let signatures = &self.model.signatures;
+        let factors = if signatures.is_empty() { factors } else { factors.signed(signatures.of(node.values())) };
         let commit = self.meta.change.commit;
         self.visible += u64::from(if mapped { header.is_visible(commit) } else { !is_dead });
         self.report.nodes += u64::from(header.flags == FLAGS_LIVE);
@@ -284,7 +286,7 @@ impl<'a> Check<'a> {
                 continue;
             }
             let stored = (edges.centroids[i][0], EdgeFactors::of_head(&edges.heads[i]), hashes[i]);
-            if let Err(what) = edge_matches(stored, &expected) {
+            if let Err(what) = edge_matches(stored, &expected, !self.model.signatures.is_empty()) {
                 self.contradicts(link.anchor, bad(what))?;
                 continue;
             }
@@ -423,27 +425,33 @@ fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>, Error> {
     Ok(all)
 }
 
-/// Checks that an edge stores what follows from its target: the centroid, the factors, and the hash
-/// of the code.
-fn edge_matches(
-    (centroid, EdgeFactors { add, factor }, code_hash): (u8, EdgeFactors, u64),
+/// Checks that an edge stores what follows from its target: the centroid, the factors, the hash of
+/// the code, and the signature in an index with columns.
+pub(super) fn edge_matches(
+    (centroid, factors, code_hash): (u8, EdgeFactors, u64),
     target: &Slot,
+    are_signed: bool,
 ) -> Result<(), &'static str> {
     if centroid != target.centroid {
         return Err("the centroid differs from the target's");
     }
-    let scale = target.factors.add.abs().max(f32::MIN_POSITIVE);
-    if code_hash != target.code_hash
-        || !close(add, target.factors.add, scale)
-        || !close(factor, target.factors.factor, target.factors.factor)
-    {
+    if code_hash != target.code_hash || !are_close(factors, target.factors) {
         return Err("the code differs from the target's");
+    }
+    if are_signed && factors.signature() != target.factors.signature() {
+        return Err("the signature differs from that of the target's columns");
     }
     Ok(())
 }
 
+/// Whether factors are those that are expected, up to rounding and the signature.
+fn are_close(factors: EdgeFactors, expected: EdgeFactors) -> bool {
+    let scale = expected.add.abs().max(f32::MIN_POSITIVE);
+    close(factors.add, expected.add, scale) && close(factors.factor, expected.factor, expected.factor)
+}
+
 /// Whether two sums of the same numbers agree, relative to `scale`.
-pub(super) fn close(a: f32, b: f32, scale: f32) -> bool {
+fn close(a: f32, b: f32, scale: f32) -> bool {
     (a - b).abs() <= TOLERANCE * scale.abs()
 }
 

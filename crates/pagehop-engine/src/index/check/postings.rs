@@ -1,6 +1,6 @@
 //! Checks the trees of columns: postings are those of the nodes, and each is on its leaf.
 
-use super::nodes::{Check, Slot, close, hash, hash_bytes};
+use super::nodes::{Check, Slot, edge_matches, hash, hash_bytes};
 use crate::Error;
 use crate::columns::tags::{TagSets, may_have, posting_keys, says_all};
 use crate::columns::{ColumnKind, RowValues, tag_columns};
@@ -157,10 +157,6 @@ fn is_tag_of(word: u64, tag: u64, chains: bool) -> bool {
 }
 
 fn is_same(posting: &Posting, slot: &Slot) -> bool {
-    let scale = slot.factors.add.abs().max(f32::MIN_POSITIVE);
-    posting.centroid == slot.centroid
-        && hash(posting.code.iter().copied()) == slot.code_hash
-        && hash_bytes(&posting.values) == slot.values_hash
-        && close(posting.factors.add, slot.factors.add, scale)
-        && close(posting.factors.factor, slot.factors.factor, slot.factors.factor)
+    let stored = (posting.centroid, posting.factors, hash(posting.code.iter().copied()));
+    edge_matches(stored, slot, true).is_ok() && hash_bytes(&posting.values) == slot.values_hash
 }

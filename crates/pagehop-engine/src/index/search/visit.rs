@@ -35,7 +35,7 @@ pub(crate) struct Scored<'a> {
     pub(crate) node: NodeRef<'a>,
     pub(crate) header: NodeHeader,
     /// Estimated squared distance of each neighbor.
-    pub(crate) estimates: &'a [f32],
+    pub(crate) estimates: &'a mut [f32],
 }
 
 impl Scored<'_> {
@@ -132,7 +132,7 @@ impl Probe {
         scored: impl FnOnce(&Scored<'_>) -> bool,
     ) -> Result<Visited, Error> {
         let (page, slot) = meta.layout.place(node);
-        self.visit_in(meta, model, &reader.finish(page)?, (page, slot), None, scored)
+        self.visit_in(meta, model, &reader.finish(page)?, (page, slot), None, |neighbors| scored(neighbors))
     }
 
     /// [`Probe::visit`] of the node in a slot of a page, whose body was read. With a `limit`,
@@ -145,7 +145,7 @@ impl Probe {
         body: &[u8],
         (page, slot): (PageId, usize),
         limit: Option<f32>,
-        scored: impl FnOnce(&Scored<'_>) -> bool,
+        scored: impl FnOnce(&mut Scored<'_>) -> bool,
     ) -> Result<Visited, Error> {
         let node = NodeRef::new(&meta.layout, body, slot);
         let header = node.header();
@@ -164,7 +164,7 @@ impl Probe {
             let target = |at| (node.neighbor(at), node.generation(at));
             self.estimator.refine((&model.centroids, codes), target, limit, estimates);
         }
-        let is_wanted = scored(&Scored { node, header, estimates });
+        let is_wanted = scored(&mut Scored { node, header, estimates });
         if header.flags == FLAGS_FREE {
             // A page of zeros looks like free slots, and no edge leads to one.
             kind::expect_kind(page, body, PageKind::Node)?;

@@ -203,12 +203,13 @@ fn insert_below<W: PagesMut>(
     row_id: u64,
     encoded: &EncodedRow,
 ) -> Result<NodeId, Error> {
-    let (generation, is_same) = graph.look(parent, |node, header| {
-        (header.generation, node.lo() == encoded.lo && header.centroid == encoded.centroid)
+    let (generation, equal) = graph.look(parent, |node, header| {
+        let is_same = node.lo() == encoded.lo && header.centroid == encoded.centroid;
+        (header.generation, is_same.then(|| encoded.target_of(graph.model(), parent, node)))
     })?;
-    let equal = match is_same {
-        true => encoded.target(parent, generation),
-        false => graph.target(parent, generation)?,
+    let equal = match equal {
+        Some(equal) => equal,
+        None => graph.target(parent, generation)?,
     };
     let most = graph.meta().layout.degree - DUPLICATE_CHILDREN;
     let mut targets = Vec::with_capacity(most);

@@ -13,7 +13,8 @@
 use std::sync::Arc;
 
 use crate::columns::ColumnKind;
-use crate::filter::{Given, TagsTest, Test};
+use crate::columns::signatures::Signatures;
+use crate::filter::{Given, SignatureTest, TagsTest, Test};
 use crate::index::search::filter::shares::{EVERY_VALUE, Passing, SHARE_MIN, Shares};
 use crate::index::search::filter::walls;
 use crate::index::state::State;
@@ -27,11 +28,11 @@ use crate::{Error, SearchOptions};
 /// embeddings: `docs/decisions/0015-filters.md`.
 const NODE_PAGES: f64 = 30.0;
 pub(super) const FEW_ROWS: usize = 10;
-/// The pages of a walk grow with this power of the share of rows that pass: 1.5 times as many for
-/// half of the rows, 2.4 times as many for 3 of 10.
-const WALK_POWER: f64 = -0.75;
-/// The slack that a walk needs falls with this power of the share of rows that pass.
-const SLACK_POWER: f32 = 0.3;
+/// The pages of a walk grow with this power of the share of rows that pass, if signatures tell some
+/// of those that do not, and with the other if not: 1.5 and 1.7 times as many for half of the rows.
+const WALK_POWER: Powers<f64> = Powers { with_signatures: -0.6, without: -0.75 };
+/// The slack that a walk needs falls with these powers of the share of rows that pass.
+const SLACK_POWER: Powers<f32> = Powers { with_signatures: 0.12, without: 0.3 };
 /// Pages of the id map for an id, which are shared. An id of a row leads to a page of nodes, too.
 const ID_PAGES: f64 = 0.2;
 /// The cost of a leaf of postings in pages of nodes. In memory it is .6 of a hop, and from storage
@@ -49,6 +50,13 @@ pub(crate) const LEAVES_WHOLE: usize = 48;
 const LEAVES_NEAR: f64 = 24.0;
 const SHARE_NEAR: f64 = 0.25;
 const NEAR_POWER: f64 = 0.4;
+
+/// Powers of the share of rows that pass, by whether signatures tell some of those that do not.
+struct Powers<T> {
+    with_signatures: T,
+    without: T,
+}
+
 /// A place that has rows which may pass a filter.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Run {
@@ -102,6 +110,8 @@ pub struct FilterPlan {
     /// The number of columns of the filter's index: a guard against use with another index.
     pub(crate) columns: usize,
     pub(crate) test: Arc<Test>,
+    /// What the test says of signatures, with those that it was made for.
+    signature: (Arc<Signatures>, Option<Arc<SignatureTest>>),
     /// Runs that have every row that passes; `None` if such rows may be anywhere.
     pub(crate) runs: Option<Arc<Vec<Run>>>,
     /// Whether every row of the runs passes. If not, they have rows that other conditions exclude.
@@ -124,17 +134,34 @@ impl FilterPlan {
         self.share.likely
     }
 
+    /// What the filter says of `signatures`, if anything. A training makes others.
+    pub(crate) fn signature(&self, signatures: &Arc<Signatures>) -> Option<Arc<SignatureTest>> {
+        let (known, test) = &self.signature;
+        match Arc::ptr_eq(known, signatures) {
+            true => test.clone(),
+            false => SignatureTest::new(&self.test, signatures).map(Arc::new),
+        }
+    }
+
     /// Whether searches for `k` rows read the postings of all rows that may pass. If not, they walk
     /// the graph.
     pub fn reads_postings(&self, k: usize) -> bool {
-        let walk_pages = Self::walk_pages(Self::node_pages(k), self.share.likely.max(SHARE_MIN));
-        self.runs.is_some() && self.cost_by_runs(k) <= walk_pages
+        self.runs.is_some() && self.cost_by_runs(k) <= self.pages_by_walk(k)
     }
 
     /// Whether a walk for `k` rows reads fewer pages than a look at every row, which reads
     /// `every_page`.
     pub(crate) fn is_worth_a_walk(&self, k: usize, every_page: usize) -> bool {
-        Self::walk_pages(Self::node_pages(k), self.share.likely.max(SHARE_MIN)) <= every_page as f64
+        self.pages_by_walk(k) <= every_page as f64
+    }
+
+    /// Estimated pages that a walk for `k` rows reads.
+    fn pages_by_walk(&self, k: usize) -> f64 {
+        Self::node_pages(k) * self.share.likely.max(SHARE_MIN).powf(self.power(WALK_POWER))
+    }
+
+    fn power<T>(&self, powers: Powers<T>) -> T {
+        if self.signature.1.is_some() { powers.with_signatures } else { powers.without }
     }
 
     /// Estimated pages that a search for `k` rows reads of the runs and of the nodes that they lead
@@ -173,9 +200,9 @@ impl FilterPlan {
     }
 
     /// Estimated pages of a walk that finds only rows that pass, if it reads `pages` without a
-    /// filter and `share` of the rows pass.
+    /// filter, `share` of the rows pass, and signatures tell them.
     pub fn walk_pages(pages: f64, share: f64) -> f64 {
-        pages * share.powf(WALK_POWER)
+        pages * share.powf(WALK_POWER.with_signatures)
     }
 
     /// Estimated leaves that a search for few rows reads if this number of values has postings in
@@ -209,7 +236,7 @@ impl FilterPlan {
     pub(crate) fn walk_options(&self, options: &SearchOptions) -> SearchOptions {
         let [likely, most] = [self.share.likely, self.share.most].map(|share| (share as f32).clamp(1e-6, 1.0));
         let search_list = ((options.search_list as f32 / likely) as usize).min(SEARCH_LIST_MAX);
-        let slack = options.slack * (likely * most).sqrt().powf(SLACK_POWER);
+        let slack = options.slack * (likely * most).sqrt().powf(self.power(SLACK_POWER));
         SearchOptions { search_list, slack, ..options.clone() }
     }
 
@@ -227,11 +254,14 @@ impl FilterPlan {
         let needs_tags = test.needs_tags() && !state.meta.has_tag_chains();
         let has_negated_tag = has_negated_tag(&test);
         let is_undecided = |run: &Run| test.given(run.tag(state)) == Given::Tags;
+        let signatures = state.model.signatures.clone();
+        let signature = SignatureTest::new(&test, &signatures).map(Arc::new);
         let needs_tags_in_runs = needs_tags && runs.iter().flat_map(|runs| runs.iter()).any(is_undecided);
         Ok(Self {
             columns,
             runs_pass: runs_pass(&test),
             test: Arc::new(test),
+            signature: (signatures, signature),
             runs,
             expected,
             share,

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use crate::columns::RowValues;
-use crate::filter::Test;
+use crate::columns::signatures::Signatures;
+use crate::filter::{SignatureTest, Test};
 use crate::index::search::filter::plan::FilterPlan;
 use crate::index::search::filter::tags::Undecided;
 
 /// The rows that a walk may find.
 pub(crate) struct Only {
     pub(super) test: Arc<Test>,
+    /// What the test says of the signatures of rows, if anything.
+    pub(super) signature: Option<Arc<SignatureTest>>,
     /// Whether the walk reads the tags of a row to know whether it passes.
     needs_tags: bool,
     /// The walk ends after this many hops.
@@ -23,8 +26,14 @@ impl Only {
     }
 
     /// The rows that pass a filter, or that may pass without a look at their tags.
-    pub(crate) fn new(filter: &FilterPlan, hops_max: usize, looks_at_tags: bool) -> Self {
-        Self { test: filter.test.clone(), needs_tags: filter.needs_tags && looks_at_tags, hops_max }
+    pub(crate) fn new(
+        filter: &FilterPlan,
+        hops_max: usize,
+        looks_at_tags: bool,
+        signatures: &Arc<Signatures>,
+    ) -> Self {
+        let (test, signature) = (filter.test.clone(), filter.signature(signatures));
+        Self { test, signature, needs_tags: filter.needs_tags && looks_at_tags, hops_max }
     }
 
     /// Whether a row may pass; and the row, if only its tags decide.
