@@ -32,7 +32,7 @@ pub(super) const FEW_ROWS: usize = 10;
 /// of those that do not, and with the other if not: 1.5 and 1.7 times as many for half of the rows.
 const WALK_POWER: Powers<f64> = Powers { with_signatures: -0.6, without: -0.75 };
 /// The slack that a walk needs falls with these powers of the share of rows that pass.
-const SLACK_POWER: Powers<f32> = Powers { with_signatures: 0.12, without: 0.3 };
+const SLACK_POWER: Powers<f32> = Powers { with_signatures: 0.08, without: 0.3 };
 /// Pages of the id map for an id, which are shared. An id of a row leads to a page of nodes, too.
 const ID_PAGES: f64 = 0.2;
 /// The cost of a leaf of postings in pages of nodes. In memory it is .6 of a hop, and from storage
