@@ -19,7 +19,7 @@ use super::tags::{filter_bits, tag_bits};
 use super::{ColumnKind, ColumnRows, RowValues};
 
 /// Bits of a signature.
-pub(crate) const SIGNATURE_BITS: usize = 16;
+const SIGNATURE_BITS: usize = 16;
 /// Most bits of a bucket.
 const BUCKET_BITS_MAX: usize = 6;
 /// Words of a column in the model: the number of ends, then the ends.

@@ -7,6 +7,7 @@
 
 use super::nodes::{COUNTS, Check, Slot};
 use crate::Error;
+use crate::columns::signatures::Signatures;
 use crate::ids::NodeId;
 use crate::index::state::State;
 use crate::page::PageId;
@@ -16,8 +17,9 @@ use crate::row_ids::IdKind;
 /// The pages of nodes that the last check of an index accepted.
 #[derive(Clone, Debug, Default)]
 pub struct CheckedPages {
-    /// The centroids of the model that the pages were checked with.
+    /// The centroids and the signatures of the model that the pages were checked with.
     centroids: Vec<f32>,
+    signatures: Signatures,
     /// The commit as of which they were checked, where that decides which rows are visible.
     commit: Option<u64>,
     pages: Vec<Option<CheckedPage>>,
@@ -45,13 +47,13 @@ struct CheckedEdges {
 }
 
 impl CheckedPages {
-    /// Prepares for a check of `pages` pages in this state. Forgets everything if the centroids are
-    /// others, or if a commit came since and decides which rows are visible.
+    /// Prepares for a check of `pages` pages in this state. Forgets everything if the model is
+    /// another, or if a commit came since and decides which rows are visible.
     pub(super) fn begin(&mut self, state: &State, pages: u32) {
         let commit = (state.meta.id_kind != IdKind::HostOwned).then_some(state.meta.change.commit);
-        let centroids = state.model.centroids.decode();
-        if self.centroids != centroids || self.commit != commit {
-            *self = Self { centroids, commit, ..Self::default() };
+        let (centroids, signatures) = (state.model.centroids.decode(), Signatures::clone(&state.model.signatures));
+        if self.centroids != centroids || self.signatures != signatures || self.commit != commit {
+            *self = Self { centroids, signatures, commit, ..Self::default() };
         }
         let nodes = pages as usize * state.meta.layout.nodes_per_page;
         self.pages.resize_with(pages as usize, || None);

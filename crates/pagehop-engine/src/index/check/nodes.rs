@@ -71,7 +71,7 @@ pub(super) struct Check<'a> {
     buffers: Buffers,
 }
 
-/// The targets of a node's edges: one bit for the lowest bits of each.
+/// The targets of a node's edges, by a bit for the lowest twelve bits of each.
 struct Targets([u64; 64]);
 
 impl Default for Targets {
@@ -81,8 +81,8 @@ impl Default for Targets {
 }
 
 impl Targets {
-    /// Adds a target. Returns `false` if it was certainly not added before.
-    fn may_have(&mut self, target: NodeId) -> bool {
+    /// Adds a target. Returns whether it may have been added before.
+    fn add(&mut self, target: NodeId) -> bool {
         let bits = &mut self.0[target as usize / 64 % 64];
         let bit = 1 << (target % 64);
         std::mem::replace(bits, *bits | bit) & bit > 0
@@ -277,7 +277,7 @@ impl<'a> Check<'a> {
             if !expected.exists || target == id {
                 return Err(bad("the target is not another node"));
             }
-            if earlier.may_have(target) && edges.heads[..i].iter().any(|head| edge::target_of(head) == target) {
+            if earlier.add(target) && edges.heads[..i].iter().any(|head| edge::target_of(head) == target) {
                 return Err(bad("an edge before it leads to the same node"));
             }
             self.report.edges += 1;
