@@ -134,12 +134,13 @@ impl FilterPlan {
         self.share.likely
     }
 
-    /// What the filter says of `signatures`, if anything. A training makes others.
-    pub(crate) fn signature(&self, signatures: &Arc<Signatures>) -> Option<Arc<SignatureTest>> {
+    /// What the filter says of the signatures of an index in this state, if anything. A training
+    /// makes others.
+    pub(crate) fn signature(&self, state: &State) -> Option<Arc<SignatureTest>> {
         let (known, test) = &self.signature;
-        match Arc::ptr_eq(known, signatures) {
+        match Arc::ptr_eq(known, &state.model.signatures) {
             true => test.clone(),
-            false => SignatureTest::new(&self.test, signatures).map(Arc::new),
+            false => signature(&self.test, state),
         }
     }
 
@@ -254,14 +255,13 @@ impl FilterPlan {
         let needs_tags = test.needs_tags() && !state.meta.has_tag_chains();
         let has_negated_tag = has_negated_tag(&test);
         let is_undecided = |run: &Run| test.given(run.tag(state)) == Given::Tags;
-        let signatures = state.model.signatures.clone();
-        let signature = SignatureTest::new(&test, &signatures).map(Arc::new);
+        let signature = (state.model.signatures.clone(), signature(&test, state));
         let needs_tags_in_runs = needs_tags && runs.iter().flat_map(|runs| runs.iter()).any(is_undecided);
         Ok(Self {
             columns,
             runs_pass: runs_pass(&test),
             test: Arc::new(test),
-            signature: (signatures, signature),
+            signature,
             runs,
             expected,
             share,
@@ -270,6 +270,13 @@ impl FilterPlan {
             has_negated_tag,
         })
     }
+}
+
+/// What a test says of signatures, if anything. Under the inner product they are not used: all rows
+/// are at nearly the same distance, and rows that lead to others would be left out.
+fn signature(test: &Test, state: &State) -> Option<Arc<SignatureTest>> {
+    let of_test = || SignatureTest::new(test, &state.model.signatures);
+    if walls::tells(&state.meta) { of_test().map(Arc::new) } else { None }
 }
 
 /// The same places as runs that have none in common: those of ids first, then by column.

@@ -148,7 +148,7 @@ impl Walk {
         let (rows, dead) = (state.meta.rows.max(1) as f64, state.meta.change.dead_rows as f64);
         let share = filter.share().max(SHARE_MIN) * rows / (rows + dead);
         self.expected.set_candidates((1.0 / share) as f32);
-        self.only = Some(Only::new(filter, hops_max, looks_at_tags, &state.model.signatures));
+        self.only = Some(Only::new(filter, hops_max, looks_at_tags, state));
     }
 
     /// Makes room for a search for `k` rows with a list of `capacity`, so that [`Walk::begin`] and
@@ -456,7 +456,7 @@ impl Walk {
         let mut own = (is_new, None);
         let visited = probe.visit_in(meta, model, &body, place, limit(*uses_row_codes, list, reach), |scored| {
             let substitute = absent.substitute_in(node, scored);
-            offer(scored, only.as_ref(), (list, offered), absent, reach, observer);
+            offer(scored, (only.as_ref(), options.slack), (list, offered), absent, reach, observer);
             if let Some((estimate, substitute)) = substitute {
                 take(estimate, substitute, list, offered, reach, observer);
             }

@@ -33,24 +33,25 @@ pub(super) fn limit(uses_row_codes: bool, list: &CandidateList, reach: f32) -> O
     uses_row_codes.then(|| REFINED_REACH * reach.min(list.bound()))
 }
 
-/// Multiplies the estimates of neighbors that do not pass, by their signatures: a walk visits them
-/// later, as they only lead to others. A larger number saves pages where few rows pass, and costs
-/// pages where .98 is found of half of the rows (`docs/decisions/0015-filters.md`, *Signatures*).
-const DEFERRED: f32 = 1.07;
+/// Neighbors that do not pass, by their signatures, count as farther than they are, by the slack
+/// and at most by this share: a walk visits them later, as they only lead to others. A larger share
+/// saves pages where few rows pass, and costs pages where .98 is found of half of the rows
+/// (`docs/decisions/0015-filters.md`, *Signatures*).
+const DEFERRED_MAX: f32 = 0.07;
 
 /// Offers the scored neighbors that are within `reach` to the list; the others are rejected. With a
 /// filter, those that do not pass count as farther than they are.
 #[inline]
 pub(super) fn offer(
     scored: &mut Scored<'_>,
-    only: Option<&Only>,
+    (only, slack): (Option<&Only>, f32),
     (list, offered): (&mut CandidateList, &[NodeId]),
     absent: &Absent,
     reach: f32,
     observer: &mut impl Observer,
 ) {
     if let Some(signature) = only.and_then(|only| only.signature.as_deref()) {
-        defer(scored, signature, reach.min(list.bound()));
+        defer(scored, signature, reach.min(list.bound()), slack);
     }
     // One comparison for eight estimates. Three of four are too far, in no order that a CPU could
     // predict.
@@ -73,13 +74,14 @@ pub(super) fn offer(
 /// Defers the neighbors within `reach` that do not pass.
 // Apart, so that the hop of a walk without a filter stays short.
 #[inline(never)]
-fn defer(scored: &mut Scored<'_>, signature: &SignatureTest, reach: f32) {
+fn defer(scored: &mut Scored<'_>, signature: &SignatureTest, reach: f32, slack: f32) {
+    let farther = 1.0 + slack.min(DEFERRED_MAX);
     let mut near = kernels::at_most(scored.estimates, reach, f32::INFINITY);
     while near != 0 {
         let at = near.trailing_zeros() as usize;
         near &= near - 1;
         if !signature.may_pass(scored.node.signature(at)) {
-            scored.estimates[at] *= DEFERRED;
+            scored.estimates[at] *= farther;
         }
     }
 }

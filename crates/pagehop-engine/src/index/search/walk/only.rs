@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::columns::RowValues;
-use crate::columns::signatures::Signatures;
 use crate::filter::{SignatureTest, Test};
 use crate::index::search::filter::plan::FilterPlan;
 use crate::index::search::filter::tags::Undecided;
+use crate::index::state::State;
 
 /// The rows that a walk may find.
 pub(crate) struct Only {
@@ -26,13 +26,8 @@ impl Only {
     }
 
     /// The rows that pass a filter, or that may pass without a look at their tags.
-    pub(crate) fn new(
-        filter: &FilterPlan,
-        hops_max: usize,
-        looks_at_tags: bool,
-        signatures: &Arc<Signatures>,
-    ) -> Self {
-        let (test, signature) = (filter.test.clone(), filter.signature(signatures));
+    pub(crate) fn new(filter: &FilterPlan, hops_max: usize, looks_at_tags: bool, state: &State) -> Self {
+        let (test, signature) = (filter.test.clone(), filter.signature(state));
         Self { test, signature, needs_tags: filter.needs_tags && looks_at_tags, hops_max }
     }
 
