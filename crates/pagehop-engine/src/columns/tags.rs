@@ -82,7 +82,7 @@ pub(crate) fn word(set: &[u64]) -> u64 {
     match set {
         [] => 0,
         [only] => *only,
-        _ => set.iter().fold(MANY, |word, hash| word | bits(*hash)),
+        _ => set.iter().fold(MANY, |word, hash| word | tag_bits(*hash)),
     }
 }
 
@@ -95,10 +95,11 @@ pub(crate) fn says_all(word: u64) -> bool {
 /// Whether the set of a word may have a tag.
 #[inline]
 pub(crate) fn may_have(word: u64, hash: u64) -> bool {
-    if says_all(word) { word == hash } else { word & bits(hash) == bits(hash) }
+    if says_all(word) { word == hash } else { word & tag_bits(hash) == tag_bits(hash) }
 }
 
-fn bits(mut hash: u64) -> u64 {
+/// The bits of a tag in a Bloom filter.
+pub(super) fn tag_bits(mut hash: u64) -> u64 {
     let mut bits = 0;
     for _ in 0..BITS_OF_TAG {
         bits |= 1 << (hash % BITS);
@@ -107,16 +108,11 @@ fn bits(mut hash: u64) -> u64 {
     bits
 }
 
-/// The bits of a tag in a Bloom filter.
-pub(super) fn tag_bits(hash: u64) -> u64 {
-    bits(hash)
-}
-
 /// The Bloom filter of a set, by its word.
 pub(super) fn filter_bits(word: u64) -> u64 {
     match word {
         0 => 0,
-        word if says_all(word) => bits(word),
+        word if says_all(word) => tag_bits(word),
         word => word & !MANY,
     }
 }

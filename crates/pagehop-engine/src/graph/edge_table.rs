@@ -53,17 +53,15 @@ impl EdgeTable {
         let at = self.words.len();
         self.words.resize(at + self.record_words, 0);
         let (head, rest) = self.words[at..].split_at_mut(HEAD_WORDS);
-        let EdgeFactors { add, factor } = encode(&mut rest[..self.shape.words()]);
-        *head.first_mut().expect("a record has a head") =
-            u64::from(factor.to_bits()) << 32 | u64::from(add.to_bits());
+        let factors = encode(&mut rest[..self.shape.words()]);
+        *head.first_mut().expect("a record has a head") = packed(factors);
         *head.last_mut().expect("a record has a head") = u64::from(centroid);
     }
 
     /// Writes the signature of a row into its factors.
     pub(crate) fn sign(&mut self, row: usize, signature: u16) {
-        let EdgeFactors { add, factor } = self.row(row).factors.signed(signature);
-        let at = self.first + row * self.record_words;
-        self.words[at] = u64::from(factor.to_bits()) << 32 | u64::from(add.to_bits());
+        let factors = self.row(row).factors.signed(signature);
+        self.words[self.first + row * self.record_words] = packed(factors);
     }
 
     /// Appends the rows of `other`.
@@ -113,6 +111,11 @@ impl EdgeTable {
     fn record(&self, row: usize) -> &[u64] {
         &self.words[self.first + row * self.record_words..][..self.record_words]
     }
+}
+
+/// The factors as a word.
+fn packed(EdgeFactors { add, factor }: EdgeFactors) -> u64 {
+    u64::from(factor.to_bits()) << 32 | u64::from(add.to_bits())
 }
 
 /// Words of a record: whole cache lines.

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use crate::Error;
+use crate::columns::RowValues;
 use crate::columns::signatures::Signatures;
 use crate::page::Reader;
 use crate::page::meta::Meta;
 use crate::page::{landmark_pages, model_pages};
 use crate::quantize::centroids::Centroids;
+use crate::quantize::edge::EdgeFactors;
 use crate::quantize::estimate::CoarseCodes;
 use crate::quantize::landmarks::{LandmarkLists, Landmarks};
 use crate::quantize::prepare::Space;
@@ -63,6 +65,11 @@ impl Model {
     /// The row codes that `other` lacks and could use.
     pub(crate) fn row_codes_of(&self, other: &Self) -> Option<Arc<RowCodes>> {
         self.row_codes.clone().filter(|_| other.row_codes.is_none() && self.encodes_as(other))
+    }
+
+    /// The factors of an edge to a row with these values.
+    pub(crate) fn signed(&self, factors: EdgeFactors, values: RowValues<'_>) -> EdgeFactors {
+        if self.signatures.is_empty() { factors } else { factors.signed(self.signatures.of(values)) }
     }
 
     /// Whether both models encode rows in the same way, because one is a copy of the other.

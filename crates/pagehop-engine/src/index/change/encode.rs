@@ -116,7 +116,7 @@ impl EncodedRow {
     /// Writes the signature of the values, once there are some, into the factors.
     fn sign(&mut self, model: &Model) {
         if !self.values.is_empty() {
-            self.factors = signed(model, self.factors, RowValues(&self.values));
+            self.factors = model.signed(self.factors, RowValues(&self.values));
         }
     }
 
@@ -128,7 +128,7 @@ impl EncodedRow {
 
     /// The content of an edge to a node that has the codes of this row, and values of its own.
     pub(crate) fn target_of(&self, model: &Model, id: NodeId, node: &NodeRef<'_>) -> Target {
-        let factors = signed(model, self.factors, node.values());
+        let factors = model.signed(self.factors, node.values());
         Target { factors, ..self.target(id, node.header().generation) }
     }
 }
@@ -143,7 +143,7 @@ pub(crate) fn target(meta: &Meta, model: &Model, id: NodeId, node: &NodeRef<'_>)
     node.decode(&header, &mut x);
     let mut code = vec![0; meta.layout.edge.words()];
     let factors = encode_edge(meta, model, &x, header.centroid, &mut code);
-    let factors = signed(model, factors, node.values());
+    let factors = model.signed(factors, node.values());
     Some(Target { node: id, generation: header.generation, centroid: header.centroid, factors, code })
 }
 
@@ -164,11 +164,6 @@ pub(crate) fn is_edge_to(node: &NodeRef<'_>, place: usize, target: &Target) -> b
         (add.to_bits(), factor.to_bits())
     };
     centroid == target.centroid && bits(factors) == bits(target.factors) && node.edge_code(place) == target.code
-}
-
-/// The factors of an edge to a row with these values.
-fn signed(model: &Model, factors: EdgeFactors, values: RowValues<'_>) -> EdgeFactors {
-    if model.signatures.is_empty() { factors } else { factors.signed(model.signatures.of(values)) }
 }
 
 fn encode_edge(meta: &Meta, model: &Model, x: &[f32], centroid: u8, code: &mut [u64]) -> EdgeFactors {

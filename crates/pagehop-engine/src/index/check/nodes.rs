@@ -215,9 +215,7 @@ impl<'a> Check<'a> {
             return Err(bad(format!("squared norm {} in the header, {norm_sq} of the code", header.norm_sq)));
         }
         let center = &self.centroids[usize::from(header.centroid) * layout.inner_dim..][..layout.inner_dim];
-        let factors = edge::encode(layout.edge, x, center, code);
-        let signatures = &self.model.signatures;
-        let factors = if signatures.is_empty() { factors } else { factors.signed(signatures.of(node.values())) };
+        let factors = self.model.signed(edge::encode(layout.edge, x, center, code), node.values());
         let commit = self.meta.change.commit;
         self.visible += u64::from(if mapped { header.is_visible(commit) } else { !is_dead });
         self.report.nodes += u64::from(header.flags == FLAGS_LIVE);
