@@ -17,8 +17,6 @@ const HOPS_PER_DOUBLING: f64 = 2.0;
 /// Cost of a hop in operators: it scores the edges of a node.
 const OPERATORS_PER_HOP: f64 = 50.0;
 
-/// Rows that a search by postings is assumed to return.
-const ROWS: usize = 10;
 /// Estimated postings of a leaf, and the cost of their estimates in operators.
 const POSTINGS_PER_LEAF: f64 = 80.0;
 const OPERATORS_PER_LEAF: f64 = 30.0;
@@ -76,7 +74,7 @@ pub(crate) unsafe extern "C-unwind" fn amcostestimate(
         });
         let leaves = leaves.fold(f64::INFINITY, f64::min);
         let walk = FilterPlan::walk_pages(hops, share.max(1.0 / rows));
-        let nodes = FilterPlan::node_pages(ROWS).max(hops).min(share * rows);
+        let nodes = hops.min(share * rows);
         let by_postings = FilterPlan::leaves_cost(leaves) + nodes < walk;
         let (leaves, hops) = if by_postings { (leaves, nodes) } else { (0.0, walk) };
         let hops = hops.min(rows);

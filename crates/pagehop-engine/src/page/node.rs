@@ -145,6 +145,12 @@ impl<'a> NodeRef<'a> {
         prefetch(&self.bytes[self.layout.hi_start()..]);
     }
 
+    /// Prefetches the whole node.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        prefetch(self.bytes);
+    }
+
     /// Targets of all edges there is room for, used or not.
     #[inline]
     pub(crate) fn neighbors(&self) -> impl Iterator<Item = NodeId> + use<'a> {

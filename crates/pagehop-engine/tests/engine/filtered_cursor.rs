@@ -104,7 +104,11 @@ fn the_few_rows_with_a_value_are_read_by_their_postings() {
     let pages = built(&vectors, |id| if has_value(id) { Value::Int(-(id as i64)) } else { Value::Null });
     let index = Index::open(&pages).unwrap();
     let plan = index.plan_filter(&Filter::Not(Box::new(Filter::IsNull("column 0".into())))).unwrap();
-    assert!((plan.share() - 0.001).abs() < 0.0002 && plan.reads_postings(10), "{}", plan.share());
+    assert!(
+        (plan.share() - 0.001).abs() < 0.0002 && plan.reads_postings(10, SearchOptions::default().slack),
+        "{}",
+        plan.share()
+    );
     for query in embeddings(DIM, 5, 99).chunks(DIM) {
         let mut cursor = index.cursor(query, &SearchOptions::default()).unwrap();
         cursor.only(plan.clone());
@@ -115,5 +119,5 @@ fn the_few_rows_with_a_value_are_read_by_their_postings() {
     }
     // Where nearly every row has one, a walk is cheaper.
     let plan = index.plan_filter(&Filter::Not(Box::new(Filter::IsNull("column 1".into())))).unwrap();
-    assert!(plan.share() > 0.999 && !plan.reads_postings(10), "{}", plan.share());
+    assert!(plan.share() > 0.999 && !plan.reads_postings(10, SearchOptions::default().slack), "{}", plan.share());
 }

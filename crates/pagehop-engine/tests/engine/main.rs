@@ -38,3 +38,4 @@ mod support;
 mod tags;
 mod together;
 mod turnover;
+mod whole_pages;

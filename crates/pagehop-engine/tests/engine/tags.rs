@@ -381,7 +381,7 @@ fn tags_are_read_only_where_they_decide() {
             all.pages_read += one.pages_read;
             all.hops += one.hops;
         }
-        (plan.reads_postings(10), all)
+        (plan.reads_postings(10, SearchOptions::default().slack), all)
     };
     // The rows of a posting list have the tag, so nothing is read besides nodes and leaves.
     let rare = any("labels", &["tag 150"]);

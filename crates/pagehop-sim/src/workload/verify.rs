@@ -140,7 +140,11 @@ pub(super) fn filtered<P: Pages>(
         let (result, ids) = ids::search(index, || searcher.answer(query, k, &how, Some(&plan)))?;
         let hits = result.hits;
         let what = |text: String| {
-            let way = if plan.reads_postings(k) { "postings" } else { "a walk" };
+            let way = if options.as_ref().is_some_and(|options| plan.reads_postings(k, options.slack)) {
+                "postings"
+            } else {
+                "a walk"
+            };
             let expected: Vec<u64> = passing.iter().map(|row| *row.0).collect();
             format!("{filter:?} by {way} with {options:?}, version {number}: {text}; {ids:?} of {expected:?}")
         };

@@ -25,9 +25,10 @@ use crate::index::search::filter::plan::FilterPlan;
 use crate::index::search::filter::slack;
 use crate::index::search::filter::tags::{self, Undecided};
 use crate::index::search::observer::Unobserved;
+use crate::index::search::plan::list_capacity;
 use crate::index::search::rerank;
 use crate::index::search::searcher::Searcher;
-use crate::index::search::walk::{EVIDENCE_ROWS, Walk, list_capacity};
+use crate::index::search::walk::{EVIDENCE_ROWS, Walk};
 use crate::index::state::{Newest, State};
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::node::{NodeRef, with_node};
@@ -79,7 +80,9 @@ pub(super) fn search_filtered<P: Pages>(
     let missed_before = searcher.reader.pages_missed();
     let mut stats = Stats::default();
     let every_page = searcher.state.node_pages(searcher.pages).len();
-    let walks = options.filter(|_| !filter.reads_postings(k) && filter.is_worth_a_walk(k, every_page));
+    let walks = options.filter(|SearchOptions { slack, .. }| {
+        !filter.reads_postings(k, *slack) && filter.is_worth_a_walk(k, *slack, every_page)
+    });
     let found = match walks {
         Some(options) => searcher.walk_filtered(query, k, options, (filter, filter.has_negated_tag), &mut stats)?,
         None => None,
@@ -160,7 +163,7 @@ impl<P: Pages> Searcher<'_, P> {
         walk.begin(&state, capacity, k, false);
         let spare = if looks_at_tags { 0 } else { tags::spare(filter, k) };
         walk.nearest.keep_spare(rerank::spare(&state) + spare);
-        let hops_max = filter.hops_max(k).min(2 * state.node_pages(self.pages).len());
+        let hops_max = filter.hops_max(k, asked.slack).min(2 * state.node_pages(self.pages).len());
         walk.find_only(filter, hops_max, looks_at_tags, &state);
         walk.run(&state, &mut self.reader, &options, &mut Unobserved, stats)?;
         let gave_up = walk.visited.len() >= hops_max;
@@ -211,8 +214,8 @@ impl<P: Pages> Searcher<'_, P> {
             let is_checked = last != Some(commit);
             let node_pages = state.node_pages(self.pages);
             let before = stats.pages_read;
-            let is_exact = options.is_none();
-            let by_runs = pages_read <= node_pages.len() && filter.is_worth_its_runs(k, is_exact, node_pages.len());
+            let slack = options.map(|options| options.slack);
+            let by_runs = pages_read <= node_pages.len() && filter.is_worth_its_runs(k, slack, node_pages.len());
             let walk = &mut self.running.get_or_insert_default().walk;
             let needs_tags = if by_runs { filter.needs_tags_in_runs } else { filter.needs_tags };
             let mut search = Selection {

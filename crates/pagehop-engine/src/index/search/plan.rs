@@ -1,6 +1,7 @@
 //! How hard to search: what an [`Effort`] comes to on this index. The one place that decides it.
 
 use crate::calibration::CALIBRATED_ROWS_MIN;
+use crate::index::state::State;
 use crate::page::meta::Meta;
 use crate::{Effort, Error, Measured, Reach, SearchOptions, SearchPlan};
 
@@ -35,6 +36,14 @@ fn plan_for(meta: &Meta, k: usize, recall: f32) -> Result<SearchPlan, Error> {
         }
         None => Ok(SearchPlan { reach: Reach::Uncalibrated, ..SearchOptions::uncalibrated().into() }),
     }
+}
+
+/// The capacity of the list: `search_list`, plus the places that dead nodes are expected to take,
+/// and at least `k`.
+pub(crate) fn list_capacity(k: usize, options: &SearchOptions, state: &State) -> usize {
+    let (rows, dead) = (state.meta.rows.max(1), state.meta.change.dead_rows);
+    let more = (options.search_list as u64).saturating_mul(dead.min(3 * rows)) / rows;
+    k.max(options.search_list + more as usize)
 }
 
 /// How much longer rows outdate a calibration, as a factor of squared norms.

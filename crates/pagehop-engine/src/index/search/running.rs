@@ -1,8 +1,9 @@
 //! A search without a filter, from its query to its answer, one turn at a time.
 
 use crate::index::search::observer::Unobserved;
+use crate::index::search::plan::list_capacity;
 use crate::index::search::rerank;
-use crate::index::search::walk::{Turn, Walk, list_capacity};
+use crate::index::search::walk::{Turn, Walk};
 use crate::index::state::State;
 use crate::options::SEARCH_LIST_MAX;
 use crate::page::{PageId, Reader};

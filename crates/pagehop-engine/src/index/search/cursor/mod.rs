@@ -53,9 +53,9 @@ use crate::index::search::filtered::planned;
 use crate::index::search::found::Found;
 use crate::index::search::met::{Met, Row};
 use crate::index::search::nearest::NearRow;
-use crate::index::search::plan::plan;
+use crate::index::search::plan::{list_capacity, plan};
 use crate::index::search::rerank;
-use crate::index::search::walk::{EVIDENCE_ROWS, Walk, list_capacity};
+use crate::index::search::walk::{EVIDENCE_ROWS, Walk};
 use crate::index::state::Newest;
 use crate::memory::MakeRoom;
 use crate::options::SEARCH_LIST_MAX;
@@ -201,10 +201,10 @@ impl<'i, P: Pages> Cursor<'i, P> {
         }
         self.parts.expected = rows;
         self.parts.set_options(options)?;
-        let CursorParts { state, walk, filter, options, .. } = &mut self.parts;
+        let CursorParts { state, walk, filter, asked, options, .. } = &mut self.parts;
         walk.expect(rows, options, state);
         if let (Some(only), Some(filter)) = (&mut walk.only, filter) {
-            only.hops_max = filter.hops_max(rows);
+            only.hops_max = filter.hops_max(rows, asked.slack);
         }
         self.widen(rows)?;
         self.parts.reader.pause();
@@ -390,7 +390,8 @@ impl<'i, P: Pages> Cursor<'i, P> {
     /// Gives up the bounds of the first phase, for about `k` rows. What was cheaper for the first
     /// rows need not be for these.
     fn begin_second(&mut self, k: usize) -> Result<(), Error> {
-        self.phase = if self.parts.filter.as_ref().is_some_and(|filter| filter.reads_postings(k)) {
+        let CursorParts { filter, asked, .. } = &self.parts;
+        self.phase = if filter.as_ref().is_some_and(|filter| filter.reads_postings(k, asked.slack)) {
             self.begin_postings()?
         } else {
             let CursorParts { state, walk, met, second, .. } = &mut self.parts;
@@ -454,16 +455,16 @@ impl<'i, P: Pages> Cursor<'i, P> {
     /// The first phase, which is the search of [`Searcher`](crate::Searcher).
     fn search(&mut self) -> Result<Phase, Error> {
         let parts = &mut self.parts;
-        let CursorParts { state, walk, met, options, filter, .. } = parts;
+        let CursorParts { state, walk, met, asked, options, filter, .. } = parts;
         met.clear();
-        if filter.as_ref().is_some_and(|filter| filter.reads_postings(parts.expected)) {
+        if filter.as_ref().is_some_and(|filter| filter.reads_postings(parts.expected, asked.slack)) {
             return self.begin_postings();
         }
         let capacity = list_capacity(parts.expected, options, state).min(SEARCH_LIST_MAX);
         walk.make_room(capacity)?;
         walk.begin(state, capacity, parts.expected, state.meta.change.dead_rows == 0 && filter.is_none());
         if let Some(filter) = filter {
-            walk.find_only(filter, filter.hops_max(parts.expected), true, state);
+            walk.find_only(filter, filter.hops_max(parts.expected, asked.slack), true, state);
         }
         walk.run(state, &mut parts.reader, options, met, &mut parts.stats)?;
         met.arrange()?;

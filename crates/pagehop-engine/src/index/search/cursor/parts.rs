@@ -114,7 +114,8 @@ impl<'i, P: Pages> CursorParts<'i, P> {
     /// as much already, or no edge leads to the rows that are left.
     pub(super) fn second_is_over(&self) -> bool {
         let is_over = |filter: &FilterPlan| {
-            self.second.frontier.is_empty() || self.walk.visited.len() >= filter.hops_max(self.second.out)
+            self.second.frontier.is_empty()
+                || self.walk.visited.len() >= filter.hops_max(self.second.out, self.asked.slack)
         };
         self.filter.as_ref().is_some_and(|filter| filter.runs.is_some() && is_over(filter))
     }

@@ -23,16 +23,19 @@ use crate::page::Reader;
 use crate::page::postings::PostingKey;
 use crate::{Error, SearchOptions};
 
-/// Estimated pages of nodes that a search for up to [`FEW_ROWS`] rows reads without a filter, and
-/// with postings. More rows take pages in proportion. Measured at a recall of 0.95 on 50,000 text
-/// embeddings: `docs/decisions/0015-filters.md`.
-const NODE_PAGES: f64 = 30.0;
+/// Estimated pages of nodes that a search for up to [`FEW_ROWS`] rows reads with a slack of 0,
+/// without a filter and with postings, and their growth with the slack, as a power of e, up to the
+/// largest slack. More rows take pages in proportion. Three real sets differ from that by a fifth
+/// up to a slack of .1: `docs/decisions/0015-filters.md`, *The pages of a slack*.
+const NODE_PAGES: f64 = 11.0;
+const NODE_PAGES_POWER: f32 = 9.4;
+const SLACK_MAX: f32 = 0.2;
 pub(super) const FEW_ROWS: usize = 10;
 /// The pages of a walk grow with this power of the share of rows that pass, if signatures tell some
 /// of those that do not, and with the other if not: 1.5 and 1.7 times as many for half of the rows.
-const WALK_POWER: Powers<f64> = Powers { with_signatures: -0.6, without: -0.75 };
-/// The slack that a walk needs falls with these powers of the share of rows that pass.
-const SLACK_POWER: Powers<f32> = Powers { with_signatures: 0.08, without: 0.3 };
+const WALK_POWER: Powers<f64> = Powers { with_signatures: -0.52, without: -0.75 };
+/// The slack of a walk is multiplied by these powers of the share of rows that pass.
+const SLACK_POWER: Powers<f32> = Powers { with_signatures: -0.05, without: 0.3 };
 /// Pages of the id map for an id, which are shared. An id of a row leads to a page of nodes, too.
 const ID_PAGES: f64 = 0.2;
 /// The cost of a leaf of postings in pages of nodes. In memory it is .6 of a hop, and from storage
@@ -144,21 +147,21 @@ impl FilterPlan {
         }
     }
 
-    /// Whether searches for `k` rows read the postings of all rows that may pass. If not, they walk
-    /// the graph.
-    pub fn reads_postings(&self, k: usize) -> bool {
-        self.runs.is_some() && self.cost_by_runs(k) <= self.pages_by_walk(k)
+    /// Whether searches for `k` rows with this slack read the postings of all rows that may pass.
+    /// If not, they walk the graph.
+    pub fn reads_postings(&self, k: usize, slack: f32) -> bool {
+        self.runs.is_some() && self.cost_by_runs(k, slack) <= self.pages_by_walk(k, slack)
     }
 
     /// Whether a walk for `k` rows reads fewer pages than a look at every row, which reads
     /// `every_page`.
-    pub(crate) fn is_worth_a_walk(&self, k: usize, every_page: usize) -> bool {
-        self.pages_by_walk(k) <= every_page as f64
+    pub(crate) fn is_worth_a_walk(&self, k: usize, slack: f32, every_page: usize) -> bool {
+        self.pages_by_walk(k, slack) <= every_page as f64
     }
 
     /// Estimated pages that a walk for `k` rows reads.
-    fn pages_by_walk(&self, k: usize) -> f64 {
-        Self::node_pages(k) * self.share.likely.max(SHARE_MIN).powf(self.power(WALK_POWER))
+    fn pages_by_walk(&self, k: usize, slack: f32) -> f64 {
+        Self::node_pages(k, slack) * self.share.likely.max(SHARE_MIN).powf(self.power(WALK_POWER))
     }
 
     fn power<T>(&self, powers: Powers<T>) -> T {
@@ -167,27 +170,28 @@ impl FilterPlan {
 
     /// Estimated pages that a search for `k` rows reads of the runs and of the nodes that they lead
     /// to.
-    pub(crate) fn pages_by_runs(&self, k: usize) -> f64 {
-        self.expected.pages(k) + Self::node_pages(k).min(self.expected.rows)
+    pub(crate) fn pages_by_runs(&self, k: usize, slack: f32) -> f64 {
+        self.expected.pages(k) + Self::node_pages(k, slack).min(self.expected.rows)
     }
 
     /// The estimated cost of such a search, in pages of nodes.
-    fn cost_by_runs(&self, k: usize) -> f64 {
-        self.expected.cost(k) + Self::node_pages(k).min(self.expected.rows)
+    fn cost_by_runs(&self, k: usize, slack: f32) -> f64 {
+        self.expected.cost(k) + Self::node_pages(k, slack).min(self.expected.rows)
     }
 
     /// Whether the runs are worth reading for `k` rows where a look at every row reads `every_page`
-    /// once. An exact search visits every row of them, by distance and so at random.
-    pub(crate) fn is_worth_its_runs(&self, k: usize, is_exact: bool, every_page: usize) -> bool {
+    /// once. An exact search has no slack: it visits every row of them, by distance and so at
+    /// random.
+    pub(crate) fn is_worth_its_runs(&self, k: usize, slack: Option<f32>, every_page: usize) -> bool {
         let Expected { of_ids, leaves, rows, .. } = self.expected;
-        let pages = if is_exact { of_ids + leaves + rows } else { self.pages_by_runs(k) };
+        let pages = slack.map_or(of_ids + leaves + rows, |slack| self.pages_by_runs(k, slack));
         self.runs.is_some() && pages <= every_page as f64
     }
 
-    /// Estimated pages of nodes that a search for `k` rows reads without a filter, and with
-    /// postings. For hosts that estimate costs before there is a plan.
-    pub fn node_pages(k: usize) -> f64 {
-        NODE_PAGES * Self::rows_wanted(k)
+    /// Estimated pages of nodes that a search for `k` rows with this slack reads without a filter,
+    /// and with postings.
+    fn node_pages(k: usize, slack: f32) -> f64 {
+        NODE_PAGES * f64::from(NODE_PAGES_POWER * slack.clamp(0.0, SLACK_MAX)).exp() * Self::rows_wanted(k)
     }
 
     /// The rows that a search wants, as a multiple of [`FEW_ROWS`]; at least 1.
@@ -215,9 +219,9 @@ impl FilterPlan {
     /// Hops after which a walk for `k` rows gives up for the runs, if there are any. A walk that
     /// needs somewhat more hops than were estimated is nearly at its end. One that can give up for
     /// a look at every row does so after twice its pages, too.
-    pub(crate) fn hops_max(&self, k: usize) -> usize {
+    pub(crate) fn hops_max(&self, k: usize, slack: f32) -> usize {
         // Without runs the estimate is infinite.
-        (2.0 * self.cost_by_runs(k)) as usize
+        (2.0 * self.cost_by_runs(k, slack)) as usize
     }
 
     /// The number of ids that are looked up for the runs; one that occurs twice counts twice.

@@ -2,13 +2,17 @@
 //! that seems to be among the nearest. The page was read, and rows of a page are near each other.
 //! So a row is found, too, whose estimates are too large, or to which no edge leads from where the
 //! walk has been. `docs/decisions/0036-page-neighbors.md` has what that saves.
+//!
+//! A walk for the few rows that pass a filter also scores the edges of all nodes of a page. Of the
+//! neighbors of one node, too few pass to lead to the others: `docs/decisions/0015-filters.md`,
+//! *Whole pages*.
 
 use crate::ids::NodeId;
 use crate::index::node_set::NodeSet;
 use crate::index::search::filter::tags::Undecided;
 use crate::index::search::nearest::{NearRow, Nearest};
 use crate::index::search::observer::Observer;
-use crate::index::search::visit::{Probe, Visited};
+use crate::index::search::visit::{Probe, Scored, Visited};
 use crate::index::search::walk::absent::Absent;
 use crate::index::search::walk::only::Only;
 use crate::index::state::State;
@@ -61,6 +65,12 @@ impl Around {
         self.pages.make_room(1)
     }
 
+    /// Whether the edges of all nodes of a page were scored.
+    #[inline]
+    pub(super) fn is_expanded(&self, page: PageId, only: Option<&Only>) -> bool {
+        only.is_some_and(|only| only.expands_pages) && self.pages.contains(&page.0)
+    }
+
     /// Whether the rows of a page were not compared yet. Notes the page if they will be.
     #[inline]
     pub(super) fn is_new(&mut self, page: PageId, looks: bool) -> bool {
@@ -68,14 +78,18 @@ impl Around {
     }
 }
 
-/// Prefetches what [`look_around`] reads of the page neighbors of a node: all own codes, or what
-/// decides whether they pass.
+/// Prefetches what [`look_around`] and [`expand_around`] read of the page neighbors of a node: all
+/// own codes, what decides whether they pass, or everything.
 #[inline]
 pub(super) fn prefetch_around(layout: &NodeLayout, body: &[u8], slot: usize, only: Option<&Only>) {
     prefetch_heads(layout, body);
-    if only.is_none() {
-        let others = (0..layout.nodes_per_page).filter(|other| *other != slot);
-        others.for_each(|other| NodeRef::new(layout, body, other).prefetch_own());
+    let others = (0..layout.nodes_per_page).filter(|other| *other != slot);
+    match only {
+        None => others.for_each(|other| NodeRef::new(layout, body, other).prefetch_own()),
+        Some(only) if only.expands_pages => {
+            others.for_each(|other| NodeRef::new(layout, body, other).prefetch());
+        }
+        Some(_) => {}
     }
 }
 
@@ -141,6 +155,37 @@ pub(super) fn look_around(
         }
     }
     Ok(())
+}
+
+/// Scores the edges of the page neighbors of `node`, each with one call of `take`, if the walk
+/// expands pages. Returns the number of edges.
+///
+/// # Errors
+///
+/// [`Error::Corrupt`] if a slot is invalid or an edge is impossible.
+#[inline]
+pub(super) fn expand_around(
+    node: NodeId,
+    body: &[u8],
+    state: &State,
+    (probe, only): (&mut Probe, Option<&Only>),
+    mut take: impl FnMut(NodeId, &mut Scored<'_>),
+) -> Result<u64, Error> {
+    let (meta, model) = (&state.meta, &*state.model);
+    let (page, slot) = meta.layout.place(node);
+    let expands = only.is_some_and(|only| only.expands_pages);
+    let nodes = if expands { 0..meta.layout.nodes_per_page } else { 0..0 };
+    let mut edges = 0;
+    for other in nodes.filter(|other| *other != slot) {
+        if NodeRef::new(&meta.layout, body, other).header().flags != FLAGS_FREE {
+            let visited = probe.visit_in(meta, model, body, (page, other), None, |scored| {
+                take(meta.layout.node_id(page, other), scored);
+                false
+            })?;
+            edges += visited.degree() as u64;
+        }
+    }
+    Ok(edges)
 }
 
 /// Keeps those of some rows that pass by their tags. Counts the pages of the tags.

@@ -36,14 +36,15 @@ use crate::index::search::filter::walls::Walls;
 use crate::index::search::met::Met;
 use crate::index::search::nearest::Nearest;
 use crate::index::search::observer::Observer;
+use crate::index::search::plan::list_capacity;
 use crate::index::search::shortlist::Shortlist;
-use crate::index::search::visit::Probe;
+use crate::index::search::visit::{Probe, Scored};
 use crate::index::search::walk::absent::Absent;
 use crate::index::search::walk::around::{
-    Around, ByTags, Sought, decide, keep, look_around, looks, prefetch_around,
+    Around, ByTags, Sought, decide, expand_around, keep, look_around, looks, prefetch_around,
 };
 use crate::index::search::walk::expected::ExpectedReach;
-use crate::index::search::walk::offer::{limit, look_ahead, offer, pages_ahead, take};
+use crate::index::search::walk::offer::{limit, look_ahead, offer, pages_ahead};
 use crate::index::search::walk::only::Only;
 use crate::index::state::State;
 use crate::memory::MakeRoom;
@@ -433,7 +434,8 @@ impl Walk {
         let newest = self.nearest.reach(options.slack);
         let within = std::mem::replace(&mut self.within, newest);
         let Some((estimate, node)) = self.list.expand_within(newest) else { return Ok(false) };
-        if self.absent.has(node) {
+        let place = meta.layout.place(node);
+        if self.absent.has(node) || self.around.is_expanded(place.0, self.only.as_ref()) {
             return Ok(true);
         }
         observer.expand(estimate, self.list.expanded_rank(), self.nearest.reach(0.0));
@@ -445,7 +447,6 @@ impl Walk {
         let in_memory = reader.pages_missed() == self.missed_before;
         let width = pages_ahead(self.visited.len(), in_memory, options.beam_width);
         let Self { probe, list, nearest, offered, absent, only, expected, around, uses_row_codes, .. } = self;
-        let place = meta.layout.place(node);
         let is_near = only.is_some() || estimate <= nearest.reach(0.0);
         let looks = is_near && looks(&meta.layout, only.is_some()) && !absent.is_on(place.0, &meta.layout);
         let is_new = around.is_new(place.0, looks);
@@ -455,11 +456,7 @@ impl Walk {
         }
         let mut own = (is_new, None);
         let visited = probe.visit_in(meta, model, &body, place, limit(*uses_row_codes, list, reach), |scored| {
-            let substitute = absent.substitute_in(node, scored);
-            offer(scored, (only.as_ref(), options.slack), (list, offered), absent, reach, observer);
-            if let Some((estimate, substitute)) = substitute {
-                take(estimate, substitute, list, offered, reach, observer);
-            }
+            offer((node, scored), (only.as_ref(), options.slack), (list, offered), absent, reach, observer);
             expected.leave_out(scored, reach, within, list.bound());
             look_ahead(list, meta, reader, likely, width, reach);
             if let (true, Some(only)) = (is_new, only.as_ref()) {
@@ -475,6 +472,11 @@ impl Walk {
         if is_new && looks {
             let sought = Sought { probe, only: only.as_ref(), absent };
             look_around(node, &body, state, &sought, (nearest, observer), (&mut undecided, stats))?;
+            let take = |other, scored: &mut Scored<'_>| {
+                offer((other, scored), (only.as_ref(), options.slack), (list, offered), absent, reach, observer);
+                expected.leave_out(scored, reach, within, list.bound());
+            };
+            stats.estimates += expand_around(node, &body, state, (probe, only.as_ref()), take)?;
         }
         drop(body);
         self.visited.push(node);
@@ -484,17 +486,8 @@ impl Walk {
         if observer.is_enough() {
             return Ok(false);
         }
-        if let Some(only) = &self.only {
-            decide(undecided, only, (state, reader), (&mut self.nearest, observer), &mut stats.pages_read)?;
-        }
+        let Some(only) = &self.only else { return Ok(true) };
+        decide(undecided, only, (state, reader), (&mut self.nearest, observer), &mut stats.pages_read)?;
         Ok(!self.is_over())
     }
-}
-
-/// The capacity of the list: `search_list`, plus the places that dead nodes are expected to take,
-/// and at least `k`.
-pub(crate) fn list_capacity(k: usize, options: &SearchOptions, state: &State) -> usize {
-    let (rows, dead) = (state.meta.rows.max(1), state.meta.change.dead_rows);
-    let more = (options.search_list as u64).saturating_mul(dead.min(3 * rows)) / rows;
-    k.max(options.search_list + more as usize)
 }

@@ -33,25 +33,34 @@ pub(super) fn limit(uses_row_codes: bool, list: &CandidateList, reach: f32) -> O
     uses_row_codes.then(|| REFINED_REACH * reach.min(list.bound()))
 }
 
-/// Neighbors that do not pass, by their signatures, count as farther than they are, by the slack
-/// and at most by this share: a walk visits them later, as they only lead to others. A larger share
-/// saves pages where few rows pass, and costs pages where .98 is found of half of the rows
+/// Neighbors that do not pass, by their signatures, count as farther than they are by the slack, at
+/// most by this share: a walk visits them later, as they only lead to others. A larger share saves
+/// pages where few rows pass, and costs pages where .98 is found of half of the rows
 /// (`docs/decisions/0015-filters.md`, *Signatures*).
 const DEFERRED_MAX: f32 = 0.07;
+/// Beside the slack they count as farther by this share, and by the other in a walk that scores the
+/// edges of all nodes of a page, which is less in need of them (*Whole pages*).
+const DEFERRED: f32 = 0.02;
+const DEFERRED_OF_WHOLE_PAGES: f32 = 0.07;
 
-/// Offers the scored neighbors that are within `reach` to the list; the others are rejected. With a
-/// filter, those that do not pass count as farther than they are.
+/// Offers the scored neighbors of `node` that are within `reach` to the list; the others are
+/// rejected. With a filter, those that do not pass count as farther than they are. Of absent ones
+/// the substitute is offered.
 #[inline]
 pub(super) fn offer(
-    scored: &mut Scored<'_>,
+    (node, scored): (NodeId, &mut Scored<'_>),
     (only, slack): (Option<&Only>, f32),
     (list, offered): (&mut CandidateList, &[NodeId]),
     absent: &Absent,
     reach: f32,
     observer: &mut impl Observer,
 ) {
-    if let Some(signature) = only.and_then(|only| only.signature.as_deref()) {
-        defer(scored, signature, reach.min(list.bound()), slack);
+    let substitute = absent.substitute_in(node, scored);
+    if let Some(only) = only
+        && let Some(signature) = &only.signature
+    {
+        let more = if only.expands_pages { DEFERRED_OF_WHOLE_PAGES } else { DEFERRED };
+        defer(scored, signature, reach.min(list.bound()), 1.0 + more + slack.min(DEFERRED_MAX));
     }
     // One comparison for eight estimates. Three of four are too far, in no order that a CPU could
     // predict.
@@ -69,13 +78,15 @@ pub(super) fn offer(
         (!offered.contains(&node)).then_some((scored.estimates[at], node))
     };
     list.insert_all(near, candidate, |estimate, node| observer.reject(estimate, node));
+    if let Some((estimate, substitute)) = substitute {
+        take(estimate, substitute, list, offered, reach, observer);
+    }
 }
 
-/// Defers the neighbors within `reach` that do not pass.
+/// Defers the neighbors within `reach` that do not pass: they count as `farther` times as far.
 // Apart, so that the hop of a walk without a filter stays short.
 #[inline(never)]
-fn defer(scored: &mut Scored<'_>, signature: &SignatureTest, reach: f32, slack: f32) {
-    let farther = 1.0 + slack.min(DEFERRED_MAX);
+fn defer(scored: &mut Scored<'_>, signature: &SignatureTest, reach: f32, farther: f32) {
     let mut near = kernels::at_most(scored.estimates, reach, f32::INFINITY);
     while near != 0 {
         let at = near.trailing_zeros() as usize;
@@ -89,7 +100,7 @@ fn defer(scored: &mut Scored<'_>, signature: &SignatureTest, reach: f32, slack: 
 /// Offers one candidate to the list. An entry point is in the list with its own estimate and must
 /// not enter twice.
 #[inline]
-pub(super) fn take(
+fn take(
     estimate: f32,
     node: NodeId,
     list: &mut CandidateList,
