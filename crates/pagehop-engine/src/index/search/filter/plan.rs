@@ -32,7 +32,7 @@ const NODE_PAGES_POWER: f32 = 9.4;
 const SLACK_MAX: f32 = 0.2;
 pub(super) const FEW_ROWS: usize = 10;
 /// The pages of a walk grow with this power of the share of rows that pass, if signatures tell some
-/// of those that do not, and with the other if not: 1.5 and 1.7 times as many for half of the rows.
+/// of those that do not, and with the other if not: 1.4 and 1.7 times as many for half of the rows.
 const WALK_POWER: Powers<f64> = Powers { with_signatures: -0.52, without: -0.75 };
 /// The slack of a walk is multiplied by these powers of the share of rows that pass.
 const SLACK_POWER: Powers<f32> = Powers { with_signatures: -0.05, without: 0.3 };
