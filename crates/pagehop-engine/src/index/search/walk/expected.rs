@@ -54,14 +54,14 @@ impl ExpectedReach {
         self.left_out.len() * size_of::<u64>()
     }
 
-    /// Makes room for the neighbors of a node.
+    /// Makes room for the neighbors of some nodes.
     ///
     /// # Errors
     ///
     /// [`Error::Memory`] if the system does not give it.
     #[inline]
-    pub(super) fn make_room(&mut self) -> Result<(), Error> {
-        if self.keeps { self.left_out.make_room(DEGREE_MAX) } else { Ok(()) }
+    pub(super) fn make_room(&mut self, nodes: usize) -> Result<(), Error> {
+        if self.keeps { self.left_out.make_room(nodes * DEGREE_MAX) } else { Ok(()) }
     }
 
     /// The reach to use as long as that of the rows found is `within`. `k` rows are searched for.

@@ -49,6 +49,7 @@ use crate::index::search::walk::only::Only;
 use crate::index::state::State;
 use crate::memory::MakeRoom;
 use crate::options::SEARCH_LIST_MAX;
+use crate::page::layout::NodeLayout;
 use crate::page::meta::Meta;
 use crate::page::{PageId, Reader};
 use crate::quantize::estimate::DEGREE_MAX;
@@ -410,10 +411,12 @@ impl Walk {
     }
 
     #[inline]
-    fn make_room_for_hop(&mut self, observer: &mut impl Observer) -> Result<(), Error> {
-        observer.make_room(REJECTED_MAX)?;
+    fn make_room_for_hop(&mut self, layout: &NodeLayout, observer: &mut impl Observer) -> Result<(), Error> {
+        let is_of_page = self.only.as_ref().is_some_and(|only| only.expands_pages);
+        let nodes = if is_of_page { layout.nodes_per_page } else { 1 };
+        observer.make_room(nodes * REJECTED_MAX)?;
         self.visited.make_room(1)?;
-        self.expected.make_room()?;
+        self.expected.make_room(nodes)?;
         self.around.make_room()
     }
 
@@ -439,7 +442,7 @@ impl Walk {
             return Ok(true);
         }
         observer.expand(estimate, self.list.expanded_rank(), self.nearest.reach(0.0));
-        self.make_room_for_hop(observer)?;
+        self.make_room_for_hop(&meta.layout, observer)?;
         // The best other candidate is probably next: prefetch its bytes while this node is scored.
         let likely = look_ahead(&self.list, meta, reader, None, 1, within);
         // A candidate beyond `within` would never be expanded: the k-th distance only decreases.
