@@ -9,7 +9,7 @@ use pagehop_engine::{
 use pagehop_sim::MemPages;
 
 const DIM: usize = 48;
-const ROWS: usize = 12_000;
+const ROWS: usize = 20_000;
 
 /// The value of a row in its first column, one of 100 that do not depend on the vector.
 fn value(id: u64) -> u64 {
@@ -56,7 +56,7 @@ fn measured(
     plan: &FilterPlan,
     passes: impl Fn(u64) -> bool,
 ) -> (usize, u64, u64) {
-    let options = SearchOptions { slack: 0.1, ..SearchOptions::default() };
+    let options = SearchOptions { slack: 0.07, ..SearchOptions::default() };
     assert!(!plan.reads_postings(10, options.slack), "{}", plan.share());
     let index = Index::open(pages).unwrap();
     let mut searcher = index.searcher();

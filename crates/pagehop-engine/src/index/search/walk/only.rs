@@ -8,14 +8,6 @@ use crate::index::search::filter::plan::FilterPlan;
 use crate::index::search::filter::tags::Undecided;
 use crate::index::state::State;
 
-/// The largest share of rows that pass with which a walk scores the edges of all nodes of a page.
-/// At a tenth that saves 30% of the pages at the same recall, and takes as much time in memory. At
-/// a half it saves 10 to 25%, and takes a third more time or more.
-const WHOLE_PAGES_MAX: f64 = 0.25;
-
-/// The fewest nodes of a page for that.
-const WHOLE_PAGES_NODES_MIN: usize = 3;
-
 /// The rows that a walk may find.
 pub(crate) struct Only {
     pub(super) test: Arc<Test>,
@@ -38,9 +30,7 @@ impl Only {
     /// The rows that pass a filter, or that may pass without a look at their tags.
     pub(crate) fn new(filter: &FilterPlan, hops_max: usize, looks_at_tags: bool, state: &State) -> Self {
         let (test, signature) = (filter.test.clone(), filter.signature(state));
-        let expands_pages = signature.is_some()
-            && filter.share() <= WHOLE_PAGES_MAX
-            && state.meta.layout.nodes_per_page >= WHOLE_PAGES_NODES_MIN;
+        let expands_pages = signature.is_some() && filter.expands_pages;
         Self { test, signature, expands_pages, needs_tags: filter.needs_tags && looks_at_tags, hops_max }
     }
 
